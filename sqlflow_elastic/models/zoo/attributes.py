@@ -1,0 +1,122 @@
+"""Attributes of WITH that do not depend on the model: ``train.*``, ``validation.*``, ``predict.*``, ``summary.*``."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Any
+
+from sqlflow_elastic.models.zoo.kinds import Boolean, Choice, ClassWeights, Integer, Kind, MetricNames, Number, Text
+
+
+class Effect(enum.Enum):
+    """What an attribute does in a job on one machine."""
+
+    NOW = "now"
+    #: Only with more than one process: checked and kept in the plan, without effect on one machine.
+    CLUSTER = "cluster"
+    #: Only for models that are not available yet.
+    OTHER_MODELS = "other models"
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """One attribute.
+
+    Attributes:
+        name: as written in WITH, dotted.
+        kind: the values it takes.
+        default: its value when it is not given; None where there is none, or where the data decides.
+        help: one line for people.
+        required: the statement is wrong without it.
+        effect: when it does something.
+        same_as: the attribute that this is another name of.
+    """
+
+    name: str
+    kind: Kind
+    default: Any
+    help: str
+    required: bool = False
+    effect: Effect = Effect.NOW
+    same_as: str | None = None
+
+
+def _cluster(name: str, kind: Kind, help: str) -> Attribute:
+    return Attribute(name, kind, None, help, effect=Effect.CLUSTER)
+
+
+def _resources(role: str) -> tuple[Attribute, ...]:
+    return (
+        _cluster(f"train.{role}_cpu", Number(0, edges="()"), f"CPU cores of a {role} process."),
+        _cluster(f"train.{role}_gpu", Integer(0), f"GPUs of a {role} process."),
+        _cluster(f"train.{role}_memory", Integer(1), f"Memory of a {role} process in megabytes."),
+    )
+
+
+TRAIN: tuple[Attribute, ...] = (
+    Attribute(
+        "train.epoch", Integer(1), None, "How often each row is seen; by default enough for 1000 steps, from 10 to 100."
+    ),
+    Attribute("train.batch_size", Integer(1), 32, "Rows of one step."),
+    Attribute("train.seed", Integer(0, 2**63 - 1), 0, "Fixes the order of rows and the starting weights."),
+    Attribute("train.max_steps", Integer(1), None, "Stop after so many steps, whatever the epoch."),
+    Attribute("train.patience", Integer(1), None, "Stop when the validation loss has not improved for so many epochs."),
+    Attribute("train.class_weight", ClassWeights(), None, "Weights of the classes in the loss."),
+    Attribute("train.checkpoint_secs", Number(0, edges="()"), None, "Seconds between two checkpoints."),
+    Attribute("train.save_checkpoints_steps", Integer(1), None, "Steps between two checkpoints."),
+    Attribute("train.verbose", Integer(0, 3), 0, "How much a job reports."),
+    Attribute("train.log_every_n_iter", Integer(0), 0, "Report the loss every so many steps."),
+    _cluster("train.num_workers", Integer(1), "Worker processes to ask for."),
+    _cluster("train.num_ps", Integer(0), "Parameter servers to ask for."),
+    _cluster("train.num_evaluator", Integer(0), "Evaluator processes to ask for."),
+    *_resources("worker"),
+    *_resources("ps"),
+    *_resources("evaluator"),
+    _cluster(
+        "train.strategy", Choice(("auto", "allreduce", "ps", "hybrid")), "How gradients travel between processes."
+    ),
+    _cluster("train.sync", Boolean(), "Whether all workers take each step together."),
+    _cluster("train.staleness", Integer(0), "How many steps a worker may be behind when training is not synchronous."),
+    _cluster("train.priority", Integer(0), "Which job gets room first; higher is more urgent."),
+    Attribute("train.num_boost_round", Integer(1), 10, "Trees to build.", effect=Effect.OTHER_MODELS),
+    Attribute(
+        "train.disk_cache", Boolean(), False, "Keep the rows on disk while training trees.", effect=Effect.OTHER_MODELS
+    ),
+    Attribute("train.trials", Integer(1), None, "Trainings of a search over attributes.", effect=Effect.OTHER_MODELS),
+)
+
+VALIDATION: tuple[Attribute, ...] = (
+    Attribute("validation.select", Text("a SELECT statement in quotes"), None, "The rows to validate on."),
+    Attribute(
+        "validation.fraction",
+        Number(0, 1, "()"),
+        None,
+        "The part of the rows that is kept for validation, not trained on.",
+    ),
+    Attribute("validation.metrics", MetricNames(), None, "What to measure; by default what fits the label."),
+    Attribute("validation.steps", Integer(1), None, "Validate on so many batches at most."),
+    _cluster("validation.start_delay_secs", Number(0), "Seconds before the first validation of an evaluator process."),
+    _cluster("validation.throttle_secs", Number(0), "Seconds between two validations of an evaluator process."),
+)
+
+PREDICT: tuple[Attribute, ...] = (
+    Attribute("predict.batch_size", Integer(1), 1024, "Rows that go through the network at once."),
+    _cluster("predict.num_workers", Integer(1), "Worker processes to ask for."),
+)
+
+EVALUATE: tuple[Attribute, ...] = (
+    Attribute("evaluate.batch_size", Integer(1), 1024, "Rows that go through the network at once."),
+    *(attribute for attribute in VALIDATION if attribute.name in ("validation.metrics", "validation.steps")),
+)
+
+SUMMARY: tuple[Attribute, ...] = (
+    Attribute(
+        "summary.plot_type",
+        Choice(("bar", "dot", "violin", "layered_violin", "decision")),
+        "dot",
+        "The plot of TO EXPLAIN.",
+    ),
+    Attribute("summary.sort", Boolean(), True, "Whether features stand in the order of their weight."),
+    Attribute("summary.alpha", Number(0, 1), 1, "Opacity of the plot's points."),
+)
