@@ -7,23 +7,34 @@ What every implementation guarantees:
 
 - **Text unchanged.** SQL goes to the engine as it was written.
 - **Bounded memory.** `query` streams: no more than a few batches are held, whatever the size of the result.
-- **Whole or nothing.** `write_table` replaces a table in one step: readers see the old one or the new one, a failure half
-  way (a bad value, a lost connection, kill -9) leaves the old one. What it wrote carries a mark that goes when the table goes.
-- **Deadlines.** Connecting waits at most `CONNECT_SECONDS`; a running query can be ended from another thread by `cancel`.
+- **Whole or nothing.** `write_table` replaces a table in one step: readers see the old one or the new one, a failure
+  half way (a bad value, a lost connection, kill -9) leaves the old one. What it wrote carries a mark that goes when the
+  table goes.
+- **Deadlines.** Connecting waits at most `CONNECT_SECONDS`; a running query can be ended from another thread by
+  `cancel`.
 - **Secrets stay.** No password is in `url`, `repr`, an error or a log; every driver error becomes a `DataSourceError`.
+- **One session.** Statements run one after the other on one connection, so that `USE` and temporary tables work; it is
+  renewed for the next statement when it was lost. While a stream is open, other calls work too, on a connection of
+  their own.
 - **Threads.** One object is used by one thread at a time, but for `cancel`, which any thread may call.
 
 Types. The engines' types arrive as Arrow types, the same for all four where the engine says what it holds: integers as
-int64 (uint64 where unsigned 64-bit), floats as float64 (float32 kept where declared), decimals as decimal128 or 256, booleans as bool
-(MySQL's TINYINT(1) is an int64: MySQL has no boolean), text as string, dates as date32, times of day as time64, timestamps as
-timestamp[us] (zoned ones in UTC), bytes as binary, NULL as null. Other engine types (JSON, UUID, enum, interval …) arrive as string.
-SQLite declares no types: a column's type is that of its declaration if its values keep to it, else of its values.
+int64 (uint64 where unsigned 64-bit), floats as float64 (float32 kept where declared), decimals as decimal128 or 256,
+booleans as bool (MySQL's TINYINT(1) is an int64: MySQL has no boolean), text as string, dates as date32, times of day
+as time64[us], timestamps as timestamp[us] (zoned ones in UTC), bytes as binary, NULL as null. Other engine types (JSON,
+UUID, enum, interval, list …) arrive as string.
+
+- MySQL: a date with a zero in it ('0000-00-00') arrives as NULL; BIT and YEAR as integers; a TIMESTAMP as it is shown,
+  in the session's zone and without one.
+- PostgreSQL: a numeric without precision has no scale that a column could have, and arrives as float64; infinite dates
+  arrive as NULL.
+- SQLite declares no types: a column's type is that of its declaration if its values keep to it, else of its values.
+  `probe` sees the first rows only, so there its types can differ from `query`'s.
 """
 
 from __future__ import annotations
 
 import abc
-import enum
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -32,27 +43,30 @@ from typing import Self
 
 import pyarrow as pa
 
+from sqlflow_elastic.models.mark import Mark
+
+__all__ = ["BATCH_ROWS", "CONNECT_SECONDS", "DataSource", "Mark", "RowStream"]
+
 CONNECT_SECONDS = 10.0
 BATCH_ROWS = 65_536
 
 
-class Mark(enum.Enum):
-    """What a table written by this package is. Kept as the table's comment, so that it goes when the table goes."""
-
-    MODEL = "sqlflow-elastic model"
-    RESULT = "sqlflow-elastic result"
-
-
 @dataclass
 class RowStream:
-    """Rows on their way: ``batches`` may be read once, each at most the asked number of rows long; all have ``schema``."""
+    """Rows on their way.
+
+    ``batches`` may be read once; each is at most the asked number of rows long and has ``schema``.
+    """
 
     schema: pa.Schema
     batches: Iterator[pa.RecordBatch]
 
 
 class DataSource(abc.ABC):
-    """One database. Open it with `sqlflow_elastic.datasource.open_source(url)`; see the module's page for the guarantees."""
+    """One database; the module's page says what is guaranteed.
+
+    Open it with `sqlflow_elastic.datasource.open_source(url)`.
+    """
 
     #: sqlglot's name of the SQL spoken here: duckdb, sqlite, mysql, postgres.
     dialect: str
@@ -83,7 +97,7 @@ class DataSource(abc.ABC):
 
     @abc.abstractmethod
     def tables(self) -> list[str]:
-        """Names of the tables and views here, for completion and listings: ``name`` or ``schema.name`` outside the default."""
+        """Names of the tables and views here, for completion and listings: ``name``, or ``schema.name`` elsewhere."""
 
     @abc.abstractmethod
     def columns(self, table: tuple[str, ...]) -> pa.Schema | None:

@@ -1,0 +1,212 @@
+"""The model store: a trained model in the database table that INTO names.
+
+The table has one row of metadata (``part`` 0, JSON in ``metadata``), then the artifact in ``part`` 1, 2, … of at most
+`CHUNK_BYTES` in ``chunk``. It is written whole or not at all, and its digest is checked when it is loaded.
+
+This module stands below the data sources, so it says in `Database` what it needs of one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from sqlflow_elastic.errors import ModelStoreError
+from sqlflow_elastic.models.mark import Mark
+
+CHUNK_BYTES = 1 << 20
+SCHEMA = pa.schema([("part", pa.int64()), ("metadata", pa.string()), ("chunk", pa.binary())])
+
+
+class Rows(Protocol):
+    """A query's rows."""
+
+    batches: Iterator[pa.RecordBatch]
+
+
+class Database(Protocol):
+    """What the store needs of a data source; see `sqlflow_elastic.datasource.base.DataSource`."""
+
+    def query(self, sql: str, batch_rows: int = ...) -> AbstractContextManager[Rows]:
+        """Stream a query's rows."""
+
+    def columns(self, table: tuple[str, ...]) -> pa.Schema | None:
+        """A table's columns."""
+
+    def mark(self, table: tuple[str, ...]) -> Mark | None:
+        """What this package wrote there."""
+
+    def marked(self, mark: Mark) -> list[tuple[str, ...]]:
+        """The tables with a mark."""
+
+    def write_table(
+        self, table: tuple[str, ...], schema: pa.Schema, batches: Iterable[pa.RecordBatch], mark: Mark
+    ) -> int:
+        """Create or replace a table."""
+
+    def drop_table(self, table: tuple[str, ...]) -> None:
+        """Drop a marked table."""
+
+    def quote(self, parts: tuple[str, ...]) -> str:
+        """A name in SQL."""
+
+
+@dataclass(frozen=True)
+class ModelMetadata:
+    """What is known of a trained model.
+
+    Attributes:
+        name: as INTO names it.
+        statement: the SQL text that trained it.
+        estimator: the model's name in the zoo, or a user's ``module.function``.
+        features: the derived features, JSON-like.
+        label: the label's field; None for models without one.
+        fields: Arrow type by name, of the SELECT's columns, in their order.
+        metrics: the last measured values by name.
+        program: the generated program's text.
+        versions: by package name: sqlflow-elastic, tensorflow, keras, python.
+        created: ISO 8601, UTC.
+        rows: number of rows trained on.
+        seconds: wall time of the training.
+        digest: SHA-256 of the artifact, hexadecimal; set by `save_model`.
+        size: bytes of the artifact; set by `save_model`.
+    """
+
+    name: str
+    statement: str
+    estimator: str
+    features: Any
+    label: str | None
+    fields: Mapping[str, str]
+    metrics: Mapping[str, float]
+    program: str
+    versions: Mapping[str, str]
+    created: str
+    rows: int
+    seconds: float
+    digest: str = ""
+    size: int = field(default=0)
+
+    def to_json(self) -> str:
+        """All of it as one JSON text."""
+        return json.dumps(dataclasses.asdict(self), ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> ModelMetadata:
+        """The inverse of `to_json`; what a newer version added is left out."""
+        data = json.loads(text)
+        known = {one.name for one in dataclasses.fields(cls)}
+        return cls(**{name: value for name, value in data.items() if name in known})
+
+
+def save_model(source: Database, table: tuple[str, ...], metadata: ModelMetadata, artifact: Path) -> ModelMetadata:
+    """Write a model, replacing an earlier one of that name; returns the metadata with digest and size.
+
+    Raises: DataSourceError: the table cannot be written, or is there and is not ours.
+    """
+    digest = hashlib.sha256()
+    size = 0
+    with artifact.open("rb") as file:
+        while chunk := file.read(CHUNK_BYTES):
+            digest.update(chunk)
+            size += len(chunk)
+    metadata = dataclasses.replace(metadata, digest=digest.hexdigest(), size=size)
+    source.write_table(table, SCHEMA, _table_rows(metadata, artifact), Mark.MODEL)
+    return metadata
+
+
+def _table_rows(metadata: ModelMetadata, artifact: Path) -> Iterator[pa.RecordBatch]:
+    yield pa.record_batch([[0], [metadata.to_json()], pa.array([None], pa.binary())], schema=SCHEMA)
+    with artifact.open("rb") as file:
+        part = 0
+        while chunk := file.read(CHUNK_BYTES):
+            part += 1
+            yield pa.record_batch([[part], pa.array([None], pa.string()), [chunk]], schema=SCHEMA)
+
+
+def load_metadata(source: Database, table: tuple[str, ...]) -> ModelMetadata:
+    """A model's metadata, without its artifact.
+
+    Raises: ModelStoreError: there is no such model, or it cannot be read.
+    """
+    name = ".".join(table)
+    if source.mark(table) is not Mark.MODEL:
+        if source.columns(table) is not None:
+            raise ModelStoreError(f"the table {name} is not a model")
+        raise ModelStoreError(f"there is no model {name}{_suggestion(source, name)}")
+    text = _value(source, table, "metadata", 0)
+    try:
+        return ModelMetadata.from_json(text)
+    except (TypeError, ValueError) as error:
+        raise ModelStoreError(f"the model {name} is damaged: its metadata cannot be read") from error
+
+
+def load_model(source: Database, table: tuple[str, ...], into: Path) -> ModelMetadata:
+    """Write a model's artifact to a file, which appears only when it is whole and right.
+
+    Raises: ModelStoreError: there is no such model, or it is damaged.
+    """
+    metadata = load_metadata(source, table)
+    aside = into.with_name(f"{into.name}.part")
+    digest = hashlib.sha256()
+    try:
+        with aside.open("wb") as file:
+            # One query a chunk: a single one would make some engines sort, hence hold, the whole artifact.
+            for part in range(1, -(-metadata.size // CHUNK_BYTES) + 1):
+                chunk = _value(source, table, "chunk", part)
+                if chunk is None:
+                    break
+                digest.update(chunk)
+                file.write(chunk)
+        if digest.hexdigest() != metadata.digest:
+            raise ModelStoreError(f"the model {'.'.join(table)} is damaged: its content does not match its digest")
+        aside.rename(into)
+    finally:
+        aside.unlink(missing_ok=True)
+    return metadata
+
+
+def list_models(source: Database) -> list[ModelMetadata]:
+    """The metadata of all the models of a data source, by name."""
+    return [load_metadata(source, table) for table in source.marked(Mark.MODEL)]
+
+
+def drop_model(source: Database, table: tuple[str, ...], if_exists: bool = False) -> bool:
+    """Drop a model; whether there was one.
+
+    Raises: ModelStoreError: there is none (unless ``if_exists``), or the table is no model.
+    """
+    if source.mark(table) is Mark.MODEL:
+        source.drop_table(table)
+        return True
+    if if_exists and source.columns(table) is None:
+        return False
+    load_metadata(source, table)  # raises what is wrong
+    return False
+
+
+def _value(source: Database, table: tuple[str, ...], column: str, part: int) -> Any:
+    """One column of one row; None if there is no such row."""
+    sql = f"SELECT {column} FROM {source.quote(table)} WHERE part = {part:d}"  # noqa: S608
+    with source.query(sql) as rows:
+        for batch in rows.batches:
+            if batch.num_rows:
+                return batch.column(0)[0].as_py()
+    return None
+
+
+def _suggestion(source: Database, name: str) -> str:
+    models = [".".join(table) for table in source.marked(Mark.MODEL)]
+    close = difflib.get_close_matches(name, models, n=1)
+    if close:
+        return f"; did you mean {close[0]!r}?"
+    return f"; there are {', '.join(models)}" if 0 < len(models) <= 5 else ""
