@@ -1,0 +1,97 @@
+"""From the text of a program to its statements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from lark.exceptions import VisitError
+
+from sqlflow_elastic.errors import ParseError, Span
+from sqlflow_elastic.language import ast
+from sqlflow_elastic.language.boundary import is_complete_operand, is_query
+from sqlflow_elastic.language.builder import Builder
+from sqlflow_elastic.language.grammar import parse_clauses
+from sqlflow_elastic.language.lexis import lexis_of
+from sqlflow_elastic.language.mistake import Mistake
+from sqlflow_elastic.language.quoting import FORBIDDEN
+from sqlflow_elastic.language.scanner import Token
+from sqlflow_elastic.language.splitter import Piece, split
+from sqlflow_elastic.language.tables import select_tables
+from sqlflow_elastic.language.words import ROW_HEADS
+
+
+def parse(text: str, dialect: str = "duckdb") -> tuple[ast.Statement, ...]:
+    """The statements of a program.
+
+    Args:
+        text: the program; a ``;`` ends each statement but perhaps the last.
+        dialect: the data source's SQL, by its sqlglot name: duckdb, sqlite, mysql, postgres or hive.
+
+    Raises:
+        ParseError: the text is not a program; its span is the place in ``text``.
+        ValueError: the dialect is not one of these.
+    """
+    lexis = lexis_of(dialect)
+    try:
+        if forbidden := FORBIDDEN.search(text):
+            raise Mistake("this character is not text", Span(*forbidden.span()))
+        return tuple(_statement(piece, text, dialect) for piece in split(text, lexis))
+    except Mistake as mistake:
+        raise ParseError(mistake.message, FORBIDDEN.sub("\ufffd", text), mistake.span, mistake.hint) from None
+
+
+def is_complete(text: str, dialect: str = "duckdb") -> bool:
+    """Whether a text ends with a finished statement: with a ``;`` outside of strings, comments and brackets.
+
+    A REPL asks this to know whether to run the text or to wait for another line. A mistake that no further line can
+    mend counts as finished, so that it is shown.
+    """
+    complete = False
+    try:
+        for piece in split(text, lexis_of(dialect)):
+            complete = piece.closed
+    except Mistake as mistake:
+        return not mistake.unfinished
+    return complete
+
+
+def _statement(piece: Piece, text: str, dialect: str) -> ast.Statement:
+    span = piece.span
+    if not piece.clauses:
+        return ast.PlainSQL(text[span.start : span.end], returns_rows=_returns_rows(piece.sql), span=span)
+    plan = bool(piece.sql) and piece.sql[0].upper == "EXPLAIN"
+    query = piece.sql[1:] if plan else piece.sql
+    select = _select(query, piece.clauses, text, dialect) if query else None
+    tree = parse_clauses(piece.clauses, span.end)
+    statement_span = Span(query[0].start, span.end) if query else span
+    try:
+        statement: ast.Statement = Builder(text, dialect, piece.clauses, select, statement_span).transform(tree)
+    except VisitError as error:
+        raise error.orig_exc from None
+    if not plan:
+        return statement
+    if not isinstance(statement, ast.Train):
+        raise Mistake("EXPLAIN shows the plan of TO TRAIN only", piece.sql[0].span)
+    return ast.ExplainPlan(statement, span=span)
+
+
+def _select(query: Sequence[Token], clauses: Sequence[Token], text: str, dialect: str) -> ast.Select:
+    """The query before TO. Its mistakes are the database's to find, but for those that cannot be meant."""
+    verb = f"TO {clauses[1].upper}"
+    span = Span(query[0].start, query[-1].end)
+    if not is_query(query):
+        raise Mistake(f"what stands before {verb} is not a query", query[0].span, "expected SELECT, or WITH … SELECT")
+    if not is_complete_operand(query):
+        raise Mistake(f"the query before {verb} ends after '{query[-1].text}'", query[-1].span)
+    if query[0].upper == "SELECT" and query[1].upper == "FROM":
+        raise Mistake("SELECT names no column", query[0].span, "expected '*' or expressions before FROM")
+    source = text[span.start : span.end]
+    return ast.Select(source, select_tables(source, dialect, span.start), span=span)
+
+
+def _returns_rows(tokens: Sequence[Token]) -> bool:
+    words = [token.upper for token in tokens]
+    if words[0] == "WITH":
+        return "RETURNING" in words or not {"INSERT", "UPDATE", "DELETE", "MERGE"} & set(words)
+    return words[0] in ROW_HEADS or tokens[0].text == "(" or "RETURNING" in words

@@ -1,0 +1,96 @@
+"""From characters to tokens, in one pass, without reading the meaning of SQL."""
+
+from __future__ import annotations
+
+import enum
+import re
+from typing import NamedTuple
+
+from sqlflow_elastic.errors import Span
+from sqlflow_elastic.language.lexis import Lexis
+from sqlflow_elastic.language.mistake import Mistake
+
+
+class Kind(enum.Enum):
+    """What a token is; the values are the groups of the patterns in `lexis`."""
+
+    SINGLE_QUOTED = "single"
+    DOUBLE_QUOTED = "double"
+    BACKTICKED = "backticked"
+    WORD = "word"
+    NUMBER = "number"
+    DIGITS_NAME = "digits_name"
+    IMAGE = "image"
+    SEMICOLON = "semicolon"
+    OPEN = "open"
+    CLOSE = "close"
+    OTHER = "other"
+    END = "end"
+
+
+class Token(NamedTuple):
+    """A piece of the text that has a meaning of its own."""
+
+    kind: Kind
+    start: int
+    end: int
+    text: str
+
+    @property
+    def span(self) -> Span:
+        """Its place."""
+        return Span(self.start, self.end)
+
+    @property
+    def upper(self) -> str:
+        """The word in capitals, to compare with keywords; empty for what is not a plain word."""
+        return self.text.upper() if self.kind is Kind.WORD and self.text.isascii() else ""
+
+
+_KINDS = {kind.value: kind for kind in Kind}
+_UNCLOSED = {"'": "string", '"': "quoted text", "`": "quoted name", "/": "comment", "$": "string"}
+_COMMENT_EDGE = re.compile(r"/\*|\*/")
+
+
+class Scanner:
+    """Reads tokens of one text at any offset, by the rules of the database's SQL or of our clauses."""
+
+    def __init__(self, text: str, lexis: Lexis) -> None:
+        self.text = text
+        self.lexis = lexis
+
+    def token(self, offset: int, clauses: bool = False) -> Token:
+        """The first token at or after an offset, comments and white space skipped; of kind END at the text's end.
+
+        Raises:
+            Mistake: a string, a quoted name or a comment is never closed.
+        """
+        pattern = self.lexis.clauses if clauses else self.lexis.sql
+        while True:
+            match = pattern.match(self.text, offset)
+            assert match is not None  # the pattern takes an empty text too
+            group = match.lastgroup
+            if group is None:
+                return Token(Kind.END, match.end(), match.end(), "")
+            start, end = match.span(group)
+            if group != "unclosed":
+                return Token(_KINDS[group], start, end, self.text[start:end])
+            offset = self._skip_nested_comment(start)
+
+    def _skip_nested_comment(self, start: int) -> int:
+        """The offset behind the nested comment at ``start``, or the mistake that this is not closed."""
+        depth = 0
+        if self.lexis.nested_comments and self.text.startswith("/*", start):
+            for edge in _COMMENT_EDGE.finditer(self.text, start):
+                depth += 1 if edge.group() == "/*" else -1
+                if depth == 0:
+                    return edge.end()
+        character = self.text[start]
+        width = 2 if character == "/" else self.text.index("$", start + 1) + 1 - start if character == "$" else 1
+        opening = self.text[start : start + width]
+        raise Mistake(
+            f"this {_UNCLOSED[character]} is never closed",
+            Span(start, start + width),
+            f"{opening} opens it",
+            unfinished=True,
+        )

@@ -1,0 +1,117 @@
+"""From a program to its statements: where each ends, and where our clauses begin in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from sqlflow_elastic.errors import Span
+from sqlflow_elastic.language.boundary import begins_clauses, is_command
+from sqlflow_elastic.language.lexis import Lexis
+from sqlflow_elastic.language.mistake import Mistake
+from sqlflow_elastic.language.scanner import Kind, Scanner, Token
+from sqlflow_elastic.language.words import ROUTINES
+
+#: Brackets may stand in each other this deep in what we parse; the database's own statements have no such limit.
+MAX_NESTING = 100
+
+_CLOSING = {"(": ")", "[": "]", "{": "}"}
+
+
+@dataclass
+class Piece:
+    """One statement's tokens: ``sql`` is the database's, ``clauses`` (from TO on, or a whole command) is ours."""
+
+    sql: list[Token] = field(default_factory=list)
+    clauses: list[Token] = field(default_factory=list)
+    end: int = 0
+    closed: bool = False
+
+    @property
+    def span(self) -> Span:
+        """From its first token to its last, without the ``;``."""
+        return Span((self.sql or self.clauses)[0].start, (self.clauses or self.sql)[-1].end)
+
+
+def split(text: str, lexis: Lexis) -> Iterator[Piece]:
+    """The statements of a program; nothing between two ``;`` is no statement.
+
+    Raises:
+        Mistake: something is never closed, or closes what is not open.
+    """
+    scanner = Scanner(text, lexis)
+    offset = 0
+    while offset < len(text):
+        piece = _Reader(scanner).read(offset)
+        offset = piece.end
+        if piece.sql or piece.clauses:
+            yield piece
+
+
+class _Reader:
+    """Reads one statement."""
+
+    def __init__(self, scanner: Scanner) -> None:
+        self.scanner = scanner
+        self.piece = Piece()
+        self.brackets: list[Token] = []
+        self.deepest: Token | None = None
+        self.routine = False
+        self.blocks = 0
+
+    def read(self, offset: int) -> Piece:
+        piece, scanner = self.piece, self.scanner
+        clauses = is_command(scanner, offset)
+        while True:
+            token = scanner.token(offset, clauses)
+            if token.kind is Kind.END or (token.kind is Kind.SEMICOLON and not self.blocks):
+                break
+            offset = token.end
+            if token.kind is Kind.OPEN:
+                self._open(token)
+            elif token.kind is Kind.CLOSE:
+                self._close(token)
+            elif token.kind is Kind.WORD and not clauses:
+                self._count_blocks(token)
+                if not self.brackets and token.upper == "TO" and begins_clauses(scanner, piece.sql, token):
+                    clauses = True
+            (piece.clauses if clauses else piece.sql).append(token)
+        if self.brackets:
+            opening = self.brackets[-1]
+            unfinished = token.kind is Kind.END
+            raise Mistake(f"this '{opening.text}' is never closed", opening.span, unfinished=unfinished)
+        if self.deepest and clauses:
+            raise Mistake(f"brackets are nested deeper than {MAX_NESTING} levels", self.deepest.span)
+        piece.end = token.end
+        piece.closed = token.kind is Kind.SEMICOLON
+        return piece
+
+    def _open(self, token: Token) -> None:
+        self.brackets.append(token)
+        if len(self.brackets) > MAX_NESTING and self.deepest is None:
+            self.deepest = token
+
+    def _close(self, token: Token) -> None:
+        if not self.brackets:
+            raise Mistake(f"this '{token.text}' closes nothing", token.span)
+        opening = self.brackets.pop()
+        if _CLOSING[opening.text] != token.text:
+            line = self.scanner.text.count("\n", 0, opening.start) + 1
+            raise Mistake(
+                f"this '{token.text}' does not close the '{opening.text}' of line {line}",
+                token.span,
+                f"expected '{_CLOSING[opening.text]}'",
+            )
+
+    def _count_blocks(self, token: Token) -> None:
+        """Keeps the ``;`` between BEGIN and END of a trigger or routine from ending its CREATE."""
+        before = self.piece.sql
+        word = token.upper
+        if word in ROUTINES and before and before[0].upper == "CREATE":
+            self.routine = True
+        elif self.routine and word == "BEGIN":
+            self.blocks += 1
+        elif self.blocks and word == "END" and (before[-1].kind is Kind.SEMICOLON or before[-1].upper == "BEGIN"):
+            following = self.scanner.token(token.end)
+            if following.kind in (Kind.SEMICOLON, Kind.END):
+                self.blocks -= 1
