@@ -26,7 +26,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Literal(Node):
-    """``1``, ``-2.5``, ``1e-3``, ``"text"``, ``'text'``, ``True``, ``False``, ``None`` (a Python value of that kind)."""
+    """``1``, ``-2.5``, ``1e-3``, ``"text"``, ``'text'``, ``True``, ``False``, ``None``: a Python value of that kind."""
 
     value: int | float | str | bool | None
 
@@ -100,7 +100,7 @@ class ColumnClause(Node):
 
 @dataclass(frozen=True)
 class Select(Node):
-    """The SQL before TO, as it stands in the text, without trailing white space or comments; ``tables`` are those it reads."""
+    """The SQL before TO as it stands in the text, no white space or comments around it, and the tables it reads."""
 
     text: str
     tables: tuple[Name, ...] = ()
@@ -148,7 +148,7 @@ class Train(Statement):
 
 @dataclass(frozen=True)
 class Predict(Statement):
-    """``SELECT … TO PREDICT table.column WITH … USING model``. ``target`` has at least two parts; the last is the column."""
+    """``SELECT … TO PREDICT table.column WITH … USING model``. The target has two or more parts, the column last."""
 
     select: Select
     target: Name

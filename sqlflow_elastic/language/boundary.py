@@ -1,7 +1,7 @@
 """Where the database's SQL ends and our clauses begin.
 
-Nothing is reserved, so a ``to`` may also be a column, a table or an alias, and a ``train`` its alias. What stands before
-and behind decides.
+Nothing is reserved, so a ``to`` may also be a column, a table or an alias, and a ``train`` its alias. What stands
+before and behind decides.
 """
 
 from __future__ import annotations

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import bisect
+import itertools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from lark import Token as Terminal
-from lark import Transformer, v_args
+from lark import Transformer, Tree, v_args
+from lark.exceptions import VisitError
 
 from sqlflow_elastic.errors import Span
 from sqlflow_elastic.language import ast
@@ -29,21 +31,32 @@ class _Clause:
     span: Span
 
 
-@v_args(meta=True)
-class Builder(Transformer):  # type: ignore[misc]
-    """Builds the statement of one parse; the methods are named as the grammar's rules.
+def build(tree: Tree, dialect: str, tokens: Sequence[Token], select: ast.Select | None, span: Span) -> ast.Statement:
+    """The statement that a tree of the grammar says.
 
     Args:
-        text: the whole program.
-        dialect: whose strings stand in it.
-        tokens: those of the clauses.
+        tree: of the clauses, or of a command of ours.
+        dialect: whose strings stand in them.
+        tokens: those of the tree.
         select: the query before TO, if there is one.
         span: the whole statement's place.
-    """
 
-    def __init__(self, text: str, dialect: str, tokens: Sequence[Token], select: ast.Select | None, span: Span) -> None:
+    Raises:
+        Mistake: the grammar takes it and it means nothing: something given twice, a number too large, …
+    """
+    try:
+        statement: ast.Statement = _Builder(dialect, tokens, select, span).transform(tree)
+    except VisitError as error:
+        raise error.orig_exc from None
+    return statement
+
+
+@v_args(meta=True)
+class _Builder(Transformer):  # type: ignore[misc]
+    """Builds one statement; the methods are named as the grammar's rules and get the place and what is inside."""
+
+    def __init__(self, dialect: str, tokens: Sequence[Token], select: ast.Select | None, span: Span) -> None:
         super().__init__(visit_tokens=False)
-        self.text = text
         self.dialect = dialect
         self.tokens = tokens
         self.query = select
@@ -198,7 +211,7 @@ class Builder(Transformer):  # type: ignore[misc]
         first = bisect.bisect_left(self.tokens, meta.start_pos, key=_start)
         inside = self.tokens[first : bisect.bisect_left(self.tokens, meta.end_pos, key=_start)]
         words = [inside[0].text]
-        for before, token in zip(inside, inside[1:], strict=False):
+        for before, token in itertools.pairwise(inside):
             words.append(token.text if before.end == token.start else " " + token.text)
         return "".join(words)
 
@@ -240,7 +253,7 @@ class Builder(Transformer):  # type: ignore[misc]
             raise Mistake(f"{function.value} is not a function", function.span)
         keywords = [argument for argument in arguments if isinstance(argument, ast.Keyword)]
         args = arguments[: len(arguments) - len(keywords)]
-        for before, argument in zip(arguments, arguments[1:], strict=False):
+        for before, argument in itertools.pairwise(arguments):
             if isinstance(before, ast.Keyword) and not isinstance(argument, ast.Keyword):
                 raise Mistake("an argument without a name stands behind one with a name", argument.span)
         _each_once(((keyword.name, keyword.span) for keyword in keywords), "argument")
@@ -297,6 +310,5 @@ def _each_once(named: Iterable[tuple[str, Span]], what: str) -> None:
 
 
 def _each_target_once(columns: Sequence[ast.ColumnClause]) -> None:
-    _each_once(
-        ((f"FOR {column.target}" if column.target else "without FOR", column.span) for column in columns), "COLUMN"
-    )
+    targets = (f"FOR {column.target}" if column.target else "without FOR" for column in columns)
+    _each_once(zip(targets, (column.span for column in columns), strict=True), "COLUMN")

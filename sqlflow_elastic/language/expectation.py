@@ -59,12 +59,8 @@ def unexpected(tokens: Sequence[Token], found: Span | None, end: Span, accepted:
 
 def _suggestion(tokens: Sequence[Token], index: int, accepted: Collection[str]) -> str:
     before = tokens[index - 1]
-    if (
-        index > 1
-        and before.upper in KEYWORDS
-        and tokens[index - 2].text == ","
-        and accepted <= {"DOT", "EQUAL", "LPAR"}
-    ):
+    name_only = not set(accepted) - {"DOT", "EQUAL", "LPAR"}
+    if name_only and before.upper in KEYWORDS and tokens[index - 2].text == ",":
         return f"remove the ',' before {before.upper}"
     keywords = sorted(name for name in accepted if name in KEYWORDS)
     close = difflib.get_close_matches(tokens[index].upper, keywords, n=1, cutoff=0.7)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlflow_elastic.errors import Span
 
 
-class Mistake(Exception):
+class Mistake(Exception):  # noqa: N818 - what a user made, not what we did
     """A mistake at a place of the text being parsed; `parse` turns it into a ParseError that shows the text.
 
     Args:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-
-from lark.exceptions import VisitError
 
 from sqlflow_elastic.errors import ParseError, Span
 from sqlflow_elastic.language import ast
 from sqlflow_elastic.language.boundary import is_complete_operand, is_query
-from sqlflow_elastic.language.builder import Builder
+from sqlflow_elastic.language.builder import build
 from sqlflow_elastic.language.grammar import parse_clauses
 from sqlflow_elastic.language.lexis import lexis_of
 from sqlflow_elastic.language.mistake import Mistake
@@ -33,12 +30,12 @@ def parse(text: str, dialect: str = "duckdb") -> tuple[ast.Statement, ...]:
         ValueError: the dialect is not one of these.
     """
     lexis = lexis_of(dialect)
+    if forbidden := FORBIDDEN.search(text):
+        raise ParseError("this character is not text", FORBIDDEN.sub("\ufffd", text), Span(*forbidden.span()))
     try:
-        if forbidden := FORBIDDEN.search(text):
-            raise Mistake("this character is not text", Span(*forbidden.span()))
         return tuple(_statement(piece, text, dialect) for piece in split(text, lexis))
     except Mistake as mistake:
-        raise ParseError(mistake.message, FORBIDDEN.sub("\ufffd", text), mistake.span, mistake.hint) from None
+        raise ParseError(mistake.message, text, mistake.span, mistake.hint) from None
 
 
 def is_complete(text: str, dialect: str = "duckdb") -> bool:
@@ -65,10 +62,7 @@ def _statement(piece: Piece, text: str, dialect: str) -> ast.Statement:
     select = _select(query, piece.clauses, text, dialect) if query else None
     tree = parse_clauses(piece.clauses, span.end)
     statement_span = Span(query[0].start, span.end) if query else span
-    try:
-        statement: ast.Statement = Builder(text, dialect, piece.clauses, select, statement_span).transform(tree)
-    except VisitError as error:
-        raise error.orig_exc from None
+    statement = build(tree, dialect, piece.clauses, select, statement_span)
     if not plan:
         return statement
     if not isinstance(statement, ast.Train):

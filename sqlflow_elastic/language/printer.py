@@ -115,13 +115,14 @@ def _column_clause(clause: ast.ColumnClause, dialect: str) -> str:
 
 
 def _constraints(constraints: Sequence[ast.Constraint]) -> list[str]:
-    texts = [
-        f"{constraint.expression} GROUP BY {_name(constraint.group_by)}"
-        if constraint.group_by
-        else constraint.expression
-        for constraint in constraints
-    ]
-    return [f"CONSTRAINT {', '.join(texts)}"] if texts else []
+    if not constraints:
+        return []
+    return ["CONSTRAINT " + ", ".join(map(_constraint, constraints))]
+
+
+def _constraint(constraint: ast.Constraint) -> str:
+    group = f" GROUP BY {_name(constraint.group_by)}" if constraint.group_by else ""
+    return constraint.expression + group
 
 
 def _named(keyword: str, name: ast.Name | None) -> list[str]:

@@ -57,7 +57,5 @@ def string_value(source: str, dialect: str, span: Span) -> str:
 def quoted_string(value: str, dialect: str) -> str:
     """The text as a string of our clauses, between single quotes."""
     if lexis_of(dialect).backslash:
-        value = value.replace("\\", "\\\\").replace("'", "\\'")
-    else:
-        value = value.replace("'", "''")
-    return f"'{value}'"
+        value = value.replace("\\", "\\\\")
+    return "'" + value.replace("'", "\\'" if lexis_of(dialect).backslash else "''") + "'"

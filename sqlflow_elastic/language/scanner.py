@@ -68,10 +68,8 @@ class Scanner:
         pattern = self.lexis.clauses if clauses else self.lexis.sql
         while True:
             match = pattern.match(self.text, offset)
-            assert match is not None  # the pattern takes an empty text too
-            group = match.lastgroup
-            if group is None:
-                return Token(Kind.END, match.end(), match.end(), "")
+            if match is None or (group := match.lastgroup) is None:
+                return Token(Kind.END, len(self.text), len(self.text), "")
             start, end = match.span(group)
             if group != "unclosed":
                 return Token(_KINDS[group], start, end, self.text[start:end])

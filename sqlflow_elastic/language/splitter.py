@@ -10,7 +10,7 @@ from sqlflow_elastic.language.boundary import begins_clauses, is_command
 from sqlflow_elastic.language.lexis import Lexis
 from sqlflow_elastic.language.mistake import Mistake
 from sqlflow_elastic.language.scanner import Kind, Scanner, Token
-from sqlflow_elastic.language.words import ROUTINES
+from sqlflow_elastic.language.words import PLAIN_OBJECTS, ROUTINES
 
 #: Brackets may stand in each other this deep in what we parse; the database's own statements have no such limit.
 MAX_NESTING = 100
@@ -108,7 +108,7 @@ class _Reader:
         before = self.piece.sql
         word = token.upper
         if word in ROUTINES and before and before[0].upper == "CREATE":
-            self.routine = True
+            self.routine = self.routine or PLAIN_OBJECTS.isdisjoint(token.upper for token in before)
         elif self.routine and word == "BEGIN":
             self.blocks += 1
         elif self.blocks and word == "END" and (before[-1].kind is Kind.SEMICOLON or before[-1].upper == "BEGIN"):

@@ -34,16 +34,16 @@ def select_tables(text: str, dialect: str, offset: int = 0) -> tuple[Name, ...]:
     return tuple(tables)
 
 
-def _read(query: exp.Expression) -> Iterator[exp.Table]:
+def _read(query: exp.Expr) -> Iterator[exp.Table]:
     for table in query.find_all(exp.Table):
         if isinstance(table.this, exp.Identifier) and not (len(table.parts) == 1 and _names_cte(table)):
             yield table
 
 
 def _names_cte(table: exp.Table) -> bool:
-    """Whether a table's name is that of a CTE where it stands: of any query around it, but not of its own CTE's body."""
+    """Whether a table's name is that of a CTE where it stands: in any query around it, but its own CTE's."""
     name = table.name.lower()
-    inside: exp.Expression = table
+    inside: exp.Expr = table
     while inside.parent is not None:
         around = inside.parent
         for cte in _visible_ctes(around, inside):
@@ -53,7 +53,7 @@ def _names_cte(table: exp.Table) -> bool:
     return False
 
 
-def _visible_ctes(query: exp.Expression, inside: exp.Expression) -> Iterator[exp.CTE]:
+def _visible_ctes(query: exp.Expr, inside: exp.Expr) -> Iterator[exp.CTE]:
     """The CTEs that the part ``inside`` of a query or of a WITH may name."""
     if isinstance(query, exp.With):
         for cte in query.expressions:

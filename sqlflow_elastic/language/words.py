@@ -23,14 +23,21 @@ ROW_HEADS = QUERY_HEADS | {"SHOW", "DESCRIBE", "DESC", "EXPLAIN", "PRAGMA", "SUM
 
 #: After these words SQL wants an operand, so that a ``TO`` behind them is a name.
 OPERAND_FOLLOWS = frozenset(
-    """SELECT DISTINCT ALL FROM JOIN AS BY WHERE ON AND OR NOT IN LIKE ILIKE HAVING USING LIMIT OFFSET CASE WHEN THEN
-    ELSE BETWEEN IS UNION EXCEPT INTERSECT VALUES INTERVAL SIMILAR SET QUALIFY""".split()
+    {
+        *("SELECT", "DISTINCT", "ALL", "FROM", "JOIN", "AS", "BY", "WHERE", "ON", "AND", "OR", "NOT", "IN"),
+        *("LIKE", "ILIKE", "HAVING", "USING", "LIMIT", "OFFSET", "CASE", "WHEN", "THEN", "ELSE", "BETWEEN", "IS"),
+        *("UNION", "EXCEPT", "INTERSECT", "VALUES", "INTERVAL", "SIMILAR", "SET", "QUALIFY"),
+    }
 )
 
 #: These words go on with a query behind a name, so that a ``to train`` before them is a name and its alias.
 QUERY_GOES_ON = frozenset(
-    """FROM WHERE JOIN LEFT RIGHT INNER OUTER FULL CROSS NATURAL ON USING GROUP ORDER HAVING LIMIT OFFSET UNION EXCEPT
-    INTERSECT WINDOW QUALIFY AND OR NOT IN IS LIKE ILIKE BETWEEN AS ASC DESC FETCH TO SIMILAR TABLESAMPLE""".split()
+    {
+        *("FROM", "WHERE", "JOIN", "LEFT", "RIGHT", "INNER", "OUTER", "FULL", "CROSS", "NATURAL", "ON", "USING"),
+        *("GROUP", "ORDER", "HAVING", "LIMIT", "OFFSET", "UNION", "EXCEPT", "INTERSECT", "WINDOW", "QUALIFY"),
+        *("AND", "OR", "NOT", "IN", "IS", "LIKE", "ILIKE", "BETWEEN", "AS", "ASC", "DESC", "FETCH", "TO"),
+        *("SIMILAR", "TABLESAMPLE"),
+    }
 )
 
 #: ``INTERVAL '1-2' YEAR TO MONTH`` is the database's own TO.
@@ -38,3 +45,6 @@ INTERVAL_UNITS = frozenset({"YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND"})
 
 #: What ``CREATE`` makes with a body of statements between BEGIN and END.
 ROUTINES = frozenset({"TRIGGER", "PROCEDURE", "FUNCTION", "EVENT"})
+
+#: What ``CREATE`` makes without one, whatever its name is.
+PLAIN_OBJECTS = frozenset({"TABLE", "VIEW", "INDEX", "DATABASE", "SCHEMA", "SEQUENCE", "TYPE", "USER", "MACRO"})
