@@ -30,12 +30,15 @@ class Job:
         folder: the job's; `program` is written into it.
         program: the text of the Python program to run.
         cluster: where its process runs.
+        cancelled: set from any thread, it stops the job; see `cancel`.
     """
 
-    def __init__(self, folder: JobFolder, program: str, cluster: Cluster) -> None:
+    def __init__(
+        self, folder: JobFolder, program: str, cluster: Cluster, cancelled: threading.Event | None = None
+    ) -> None:
         self._folder = folder
         self._cluster = cluster
-        self._cancelled = threading.Event()
+        self._cancelled = cancelled or threading.Event()
         self._failure: Failed | None = None
         aside = folder.program.with_suffix(".new")
         aside.write_text(program, encoding="utf-8")

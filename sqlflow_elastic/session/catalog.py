@@ -1,0 +1,86 @@
+"""Statements about trained models: SHOW TRAIN, SHOW MODELS, DESCRIBE MODEL, DROP MODEL."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator, Mapping
+
+import pyarrow as pa
+
+from sqlflow_elastic.events import Event, Rows
+from sqlflow_elastic.language import ast
+from sqlflow_elastic.models.store import ModelMetadata, drop_model, list_models, load_metadata
+from sqlflow_elastic.session.context import Context, Outcome, Running
+
+
+def show_train(context: Context, statement: ast.ShowTrain) -> Running:
+    """The statement that trained a model."""
+    model = yield from _metadata(context, statement.model)
+    yield Rows(pa.record_batch({"Model": [model.name], "Train Statement": [model.statement]}))
+    return Outcome("1 row", {"rows": 1})
+
+
+def show_models(context: Context) -> Running:
+    """All models of the data source, one a row."""
+    models = yield from context.database.run(lambda _: list_models(context.source))
+    columns = {
+        "Model": pa.array([model.name for model in models], pa.string()),
+        "Estimator": pa.array([model.estimator for model in models], pa.string()),
+        "Label": pa.array([model.label for model in models], pa.string()),
+        "Rows": pa.array([model.rows for model in models], pa.int64()),
+        "Metrics": pa.array([metrics_text(model.metrics) for model in models], pa.string()),
+        "Created": pa.array([model.created for model in models], pa.string()),
+        "Bytes": pa.array([model.size for model in models], pa.int64()),
+    }
+    yield Rows(pa.record_batch(columns))
+    return Outcome(f"{len(models)} model{'' if len(models) == 1 else 's'}", {"rows": len(models)})
+
+
+def describe_model(context: Context, statement: ast.DescribeModel) -> Running:
+    """What is known of a model, one property a row."""
+    model = yield from _metadata(context, statement.model)
+    properties = {
+        "model": model.name,
+        "estimator": model.estimator,
+        "label": model.label,
+        "fields": ", ".join(f"{name} {kind}" for name, kind in model.fields.items()),
+        "features": _text(model.features),
+        "metrics": metrics_text(model.metrics),
+        "rows": f"{model.rows}",
+        "seconds": f"{model.seconds:.1f}",
+        "created": model.created,
+        "versions": ", ".join(f"{name} {version}" for name, version in model.versions.items()),
+        "bytes": f"{model.size}",
+        "sha256": model.digest,
+        "statement": model.statement,
+    }
+    yield Rows(
+        pa.record_batch(
+            {
+                "Property": pa.array(properties.keys(), pa.string()),
+                "Value": pa.array(properties.values(), pa.string()),
+            }
+        )
+    )
+    return Outcome(f"{len(properties)} rows", {"rows": len(properties)})
+
+
+def drop(context: Context, statement: ast.DropModel) -> Running:
+    """Drop a model."""
+    table, if_exists = statement.model.parts, statement.if_exists
+    dropped = yield from context.database.run(lambda _: drop_model(context.source, table, if_exists))
+    name = statement.model.text
+    return Outcome(f"Dropped the model {name}" if dropped else f"There is no model {name}", {"dropped": dropped})
+
+
+def metrics_text(metrics: Mapping[str, float]) -> str:
+    """``accuracy 0.9732, auc 0.9911``."""
+    return ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
+
+
+def _metadata(context: Context, model: ast.Name) -> Generator[Event, None, ModelMetadata]:
+    return (yield from context.database.run(lambda _: load_metadata(context.source, model.parts)))
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,62 @@
+"""What the statements of a session share."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sqlflow_elastic.cluster import Cluster
+from sqlflow_elastic.datasource import DataSource
+from sqlflow_elastic.events import Event, Progress
+from sqlflow_elastic.session.background import Background, Emit
+
+_PROGRESS_SECONDS = 0.2
+
+
+@dataclass(frozen=True)
+class Context:
+    """A session's parts.
+
+    Attributes:
+        source: the database; called through `database` only, but for what does not wait.
+        database: where blocking calls run.
+        cluster: where jobs run.
+        jobs_folder: where their folders are.
+        cancelled: set when the running program is to stop.
+    """
+
+    source: DataSource
+    database: Background
+    cluster: Cluster
+    jobs_folder: Path
+    cancelled: threading.Event
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a statement came to; see `Result`."""
+
+    text: str
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+
+#: A running statement: its events, then its outcome.
+Running = Generator[Event, None, Outcome]
+
+
+def row_progress(emit: Emit, phase: str, total: int | None = None) -> Callable[[int], None]:
+    """A function to be called with the number of rows done; it emits a few events a second, and one at the total."""
+    last = 0.0
+
+    def on_rows(done: int) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if done == total or now - last >= _PROGRESS_SECONDS:
+            last = now
+            emit(Progress(phase, done, total, unit="rows"))
+
+    return on_rows

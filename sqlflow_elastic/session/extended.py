@@ -1,0 +1,147 @@
+"""The statements that run a job: TO TRAIN, TO PREDICT, TO EVALUATE, and EXPLAIN of the first."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from sqlflow_elastic.compiler import compile_statement
+from sqlflow_elastic.compiler.plan import EvaluatePlan, Plan, PredictPlan, TrainPlan
+from sqlflow_elastic.datasource import Mark, write_snapshot
+from sqlflow_elastic.elastic.folder import JobFolder
+from sqlflow_elastic.elastic.snapshot import Snapshot
+from sqlflow_elastic.errors import DataError
+from sqlflow_elastic.events import Event, Message, Progress, Rows
+from sqlflow_elastic.jobs import Job, job_folder
+from sqlflow_elastic.language import ast
+from sqlflow_elastic.models.store import ModelMetadata, load_model, save_model
+from sqlflow_elastic.session.background import Emit
+from sqlflow_elastic.session.catalog import metrics_text
+from sqlflow_elastic.session.context import Context, Outcome, Running, row_progress
+
+Extended = ast.Train | ast.Predict | ast.Evaluate | ast.ExplainPlan
+
+
+def run_extended(context: Context, statement: Extended, text: str) -> Running:
+    """Compile a statement and run its job; ``text`` is the whole program's."""
+    match statement:
+        case ast.Train():
+            return _train(context, statement, text)
+        case ast.Predict():
+            return _predict(context, statement, text)
+        case ast.Evaluate():
+            return _evaluate(context, statement, text)
+        case ast.ExplainPlan():
+            return _explain_plan(context, statement, text)
+
+
+def _train(context: Context, statement: ast.Train, text: str) -> Running:
+    """Train a model and store it under the name of INTO."""
+    plan: TrainPlan = yield from _compile(context, statement, text)
+    with job_folder(context.jobs_folder) as folder:
+        if plan.validation_select is not None:
+            yield from _read(context, plan.validation_select, folder.validation)
+        snapshot = yield from _run(context, plan, folder)
+        summary = _summary(folder)
+        metadata = ModelMetadata(
+            name=".".join(plan.into),
+            statement=text[statement.span.start : statement.span.end],
+            estimator=plan.estimator,
+            features=plan.features.to_json(),
+            label=plan.features.label.field,
+            fields={field.name: str(field.type) for field in snapshot.schema},
+            metrics=summary["metrics"],
+            program=plan.program,
+            versions=summary["versions"],
+            created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            rows=summary["rows"],
+            seconds=summary["seconds"],
+        )
+        yield Progress("saving", 0)
+        yield from context.database.run(lambda _: save_model(context.source, plan.into, metadata, folder.trained))
+    measured = f" ({metrics_text(metadata.metrics)})" if metadata.metrics else ""
+    return Outcome(f"Trained {plan.estimator} on {metadata.rows:,} rows; saved as {metadata.name}{measured}", summary)
+
+
+def _predict(context: Context, statement: ast.Predict, text: str) -> Running:
+    """Write the SELECT's rows with a model's predictions into a table."""
+    plan: PredictPlan = yield from _compile(context, statement, text)
+    with job_folder(context.jobs_folder) as folder:
+        yield from _run(context, plan, folder)
+        predictions = Snapshot.open(str(folder.predictions))
+        rows = yield from _write(context, plan.into, predictions)
+    return Outcome(f"Predicted {rows:,} rows; saved in {'.'.join(plan.into)}", {"rows": rows})
+
+
+def _evaluate(context: Context, statement: ast.Evaluate, text: str) -> Running:
+    """Measure a model on the SELECT's rows: one row of metrics, into a table if there is INTO."""
+    plan: EvaluatePlan = yield from _compile(context, statement, text)
+    with job_folder(context.jobs_folder) as folder:
+        yield from _run(context, plan, folder)
+        metrics = _summary(folder)["metrics"]
+    row = pa.record_batch({name: pa.array([value], pa.float64()) for name, value in metrics.items()})
+    if not plan.into:
+        yield Rows(row)
+        return Outcome(f"Evaluated {statement.model.text}", {"metrics": metrics})
+    yield Progress("saving", 0)
+    yield from context.database.run(lambda _: context.source.write_table(plan.into, row.schema, [row], Mark.RESULT))
+    saved = f"saved in {'.'.join(plan.into)} ({metrics_text(metrics)})"
+    return Outcome(f"Evaluated {statement.model.text}; {saved}", {"metrics": metrics})
+
+
+def _explain_plan(context: Context, statement: ast.ExplainPlan, text: str) -> Running:
+    """What TO TRAIN would do."""
+    plan: TrainPlan = yield from _compile(context, statement.train, text)
+    lines = plan.describe()
+    yield Rows(lines)
+    return Outcome(f"{lines.num_rows} rows", {"rows": lines.num_rows})
+
+
+def _compile(context: Context, statement: ast.Statement, text: str) -> Generator[Event, None, Any]:
+    plan = yield from context.database.run(lambda _: compile_statement(statement, text, context.source))
+    for note in plan.notes:
+        yield Message(note)
+    return plan
+
+
+def _read(context: Context, select: str, into: Path) -> Generator[Event, None, Snapshot]:
+    def call(emit: Emit) -> Snapshot:
+        return write_snapshot(context.source, select, str(into), row_progress(emit, "reading"))
+
+    return context.database.run(call)
+
+
+def _run(context: Context, plan: Plan, folder: JobFolder) -> Generator[Event, None, Snapshot]:
+    """Fill the job's folder and run its program; the rows it ran on."""
+    snapshot = yield from _read(context, plan.select, folder.snapshot)
+    if (using := plan.using) is not None:
+        yield from context.database.run(lambda _: load_model(context.source, using, folder.model))
+    try:
+        yield from Job(folder, plan.program, context.cluster, context.cancelled).events()
+    except DataError as error:
+        raise DataError(f"{error}\n  in: {plan.select}") from error
+    return snapshot
+
+
+def _summary(folder: JobFolder) -> dict[str, Any]:
+    summary: dict[str, Any] = json.loads(folder.summary.read_text(encoding="utf-8"))
+    return summary
+
+
+def _write(context: Context, table: tuple[str, ...], snapshot: Snapshot) -> Generator[Event, None, int]:
+    def call(emit: Emit) -> int:
+        return context.source.write_table(table, snapshot.schema, batches(emit), Mark.RESULT)
+
+    def batches(emit: Emit) -> Iterator[pa.RecordBatch]:
+        on_rows, done = row_progress(emit, "saving", snapshot.rows), 0
+        for batch in snapshot.batches():
+            yield batch
+            done += batch.num_rows
+            on_rows(done)
+
+    return context.database.run(call)

@@ -1,0 +1,188 @@
+"""`connect` and `Session`: one data source, one program after the other."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import pyarrow as pa
+
+from sqlflow_elastic import language
+from sqlflow_elastic.cluster import Cluster, LocalCluster
+from sqlflow_elastic.config import load_config
+from sqlflow_elastic.datasource import DataSource, open_source
+from sqlflow_elastic.errors import CompileError, ParseError, SQLFlowError
+from sqlflow_elastic.events import Event, Failed, Result, Rows, StatementStarted
+from sqlflow_elastic.jobs import Job, job_folder
+from sqlflow_elastic.language import ast
+from sqlflow_elastic.models.store import load_model
+from sqlflow_elastic.session import catalog
+from sqlflow_elastic.session.background import Background
+from sqlflow_elastic.session.context import Context, Running
+from sqlflow_elastic.session.plain import run_plain
+
+_EXPORT = """\"\"\"Exports a trained model.\"\"\"
+
+from pathlib import Path
+
+from sqlflow_elastic.models.export import export
+
+export(Path({artifact!r}), Path({directory!r}))
+"""
+
+_LATER = {
+    ast.Explain: "TO EXPLAIN",
+    ast.Run: "TO RUN",
+    ast.Optimize: "TO MAXIMIZE or TO MINIMIZE",
+    ast.ShowJobs: "SHOW JOBS",
+    ast.ShowJob: "SHOW JOB",
+    ast.KillJob: "KILL JOB",
+}
+
+
+def connect(url: str | None = None, *, work_dir: str | Path | None = None) -> Session:
+    """Open a session.
+
+    Args:
+        url: the data source; by default what the environment variable SQLFLOW_ELASTIC_DATASOURCE or a configuration
+            file names, else a DuckDB file of the user's own (see `sqlflow_elastic.config`). ``duckdb://`` is a
+            database in memory: its tables and models go with the session.
+        work_dir: folder of the jobs' folders; by default from a configuration file.
+
+    Raises: DataSourceError: it cannot be reached. ConfigError: a configuration file is wrong.
+    """
+    config = load_config()
+    if url is not None:
+        config = dataclasses.replace(config, datasource=url)
+    if work_dir is not None:
+        config = dataclasses.replace(config, work_dir=str(work_dir))
+    return Session(open_source(config.datasource_or_default()), LocalCluster(), config.jobs_folder)
+
+
+class Session:
+    """Runs programs on one data source. Used by one thread at a time, but for `cancel`.
+
+    Args:
+        source: the database; closed with the session.
+        cluster: where jobs run; closed with the session.
+        jobs_folder: where the jobs' folders are made.
+    """
+
+    def __init__(self, source: DataSource, cluster: Cluster, jobs_folder: Path) -> None:
+        self._cancelled = threading.Event()
+        database = Background(source.cancel, self._cancelled)
+        self._context = Context(source, database, cluster, jobs_folder, self._cancelled)
+
+    @property
+    def source(self) -> DataSource:
+        """The database. Not to be used while a program runs."""
+        return self._context.source
+
+    def warm_up(self) -> None:
+        """Begin importing TensorFlow in the background, for a session in which somebody is about to type."""
+        self._context.cluster.warm_up()
+
+    def execute(self, sql: str) -> Iterator[Event]:
+        """Run a program, statement by statement, yielding what happens.
+
+        Each statement begins with StatementStarted and ends with Result, or with Failed, after which nothing more runs.
+        A program that cannot be parsed is one Failed and nothing runs. A user's mistakes come as Failed, never raised.
+
+        Closing the iterator early, or an exception such as KeyboardInterrupt in it, stops the running statement: when
+        it is left, the query has been ended, the job's process is gone and nothing is half written.
+        """
+        self._cancelled.clear()
+        try:
+            statements = language.parse(sql, self.source.dialect)
+        except ParseError as error:
+            yield Failed(error)
+            return
+        if any(isinstance(statement, ast.Train | ast.Predict | ast.Evaluate) for statement in statements):
+            self.warm_up()
+        for index, statement in enumerate(statements):
+            begun = time.perf_counter()
+            yield StatementStarted(index, len(statements), sql[statement.span.start : statement.span.end])
+            try:
+                outcome = yield from self._run(statement, sql)
+            except SQLFlowError as error:
+                yield Failed(error)
+                return
+            yield Result(outcome.text, outcome.values, time.perf_counter() - begun)
+
+    def cancel(self) -> None:
+        """Stop the program that runs now, from any thread; it ends with Failed(JobCancelled)."""
+        self._cancelled.set()
+
+    def sql(self, program: str) -> pa.Table:
+        """Run a program; the rows of its last statement that had any, or a table without columns.
+
+        Raises: SQLFlowError: a statement failed.
+        """
+        batches: list[pa.RecordBatch] = []
+        for event in self.execute(program):
+            if isinstance(event, Failed):
+                raise event.error
+            if isinstance(event, StatementStarted):
+                fresh = True
+            elif isinstance(event, Rows):
+                batches = [event.batch] if fresh else [*batches, event.batch]
+                fresh = False
+        return pa.Table.from_batches(batches) if batches else pa.table({})
+
+    def export(self, model: str, directory: str | Path) -> None:
+        """Write a trained model as a Keras file and a TensorFlow SavedModel that take raw columns.
+
+        Args:
+            model: its name, parts joined by dots.
+            directory: made if missing.
+
+        Raises: ModelStoreError: there is no such model. JobError: the export failed.
+        """
+        self._cancelled.clear()
+        self.warm_up()
+        table = tuple(model.split("."))
+        directory = Path(directory).absolute()
+        with job_folder(self._context.jobs_folder) as folder:
+            load_model(self.source, table, folder.model)
+            program = _EXPORT.format(artifact=str(folder.model), directory=str(directory))
+            for _ in Job(folder, program, self._context.cluster, self._cancelled).events():
+                pass
+
+    def close(self) -> None:
+        """End its processes and give back the connection. Closing twice is fine."""
+        self._context.cluster.close()
+        self._context.database.close()
+        self.source.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _run(self, statement: ast.Statement, sql: str) -> Running:
+        context = self._context
+        match statement:
+            case ast.PlainSQL():
+                return run_plain(context, statement)
+            case ast.Train() | ast.Predict() | ast.Evaluate() | ast.ExplainPlan():
+                from sqlflow_elastic.session.extended import run_extended  # plain SQL does without the compiler
+
+                return run_extended(context, statement, sql)
+            case ast.ShowTrain():
+                return catalog.show_train(context, statement)
+            case ast.ShowModels():
+                return catalog.show_models(context)
+            case ast.DescribeModel():
+                return catalog.describe_model(context, statement)
+            case ast.DropModel():
+                return catalog.drop(context, statement)
+            case _:
+                raise CompileError(f"{_LATER[type(statement)]} is not available yet", sql, statement.span)
