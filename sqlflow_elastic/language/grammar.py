@@ -28,7 +28,11 @@ _PUNCTUATION = {
 
 
 class _TerminalLexer(Lexer):  # type: ignore[misc]
-    """Names the scanner's tokens as the grammar does: a word is a keyword where the parser takes that keyword."""
+    """Names the scanner's tokens as the grammar does: a word is a keyword where the parser takes that keyword.
+
+    Never within brackets: the parser's look-ahead is merged over the places where a name may stand, and would take the
+    keywords behind an expression for possible inside of its brackets.
+    """
 
     __future_interface__ = 2
 
@@ -37,13 +41,16 @@ class _TerminalLexer(Lexer):  # type: ignore[misc]
 
     def lex(self, lexer_state: Any, parser_state: Any) -> Iterator[Terminal]:
         states = parser_state.parse_conf.states
+        depth = 0
         for token in lexer_state.text:
+            depth += (token.kind is Kind.OPEN) - (token.kind is Kind.CLOSE)
             name = _PUNCTUATION.get(token.text) if token.kind not in _VALUE_KINDS else token.kind.name
             if name is None:
                 name = "OPERATOR"
             elif token.kind is Kind.WORD:
                 word = token.upper
-                name = word if word in self.terminals and word in states[parser_state.position] else "NAME"
+                taken = depth == 0 and word in self.terminals and word in states[parser_state.position]
+                name = word if taken else "NAME"
             yield Terminal(name, token.text, start_pos=token.start, end_pos=token.end)
 
 

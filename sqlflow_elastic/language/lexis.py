@@ -22,7 +22,8 @@ _BACKTICKED = r"`(?:[^`]++|``)*+`"
 
 NAME = re.compile(_WORD)
 NUMBER = re.compile(r"[+-]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?")
-IMAGE = re.compile(rf"{_PIECE}(?:\.{_PIECE})*+[/:@-](?:{_PIECE}[./:@-])*+{_PIECE}")
+# At most so many dots before the first other joint, so that a long dotted name is not read again from each of its dots.
+IMAGE = re.compile(rf"{_PIECE}(?:\.{_PIECE}){{0,9}}+[/:@-]{_PIECE}(?:[./:@-]{_PIECE})*+")
 
 
 @dataclass(frozen=True)
@@ -84,10 +85,10 @@ def _quoted(quote: str, backslash: bool) -> str:
 def _pattern(lexis: Lexis, clauses: bool) -> re.Pattern[str]:
     """One token with the white space and comments before it; the name of the group that matched is its kind."""
     space = [r"[\s\ufeff]++", r"--(?!\S)[^\n]*+" if lexis.spaced_dashes else r"--[^\n]*+"]
-    other_comment = []
+    code = []
     if lexis.hash_comments:
         space.append(r"#[^\n]*+")
-        other_comment.append(r"/\*![\s\S]*?\*/")  # MySQL runs the text in these
+        code.append(r"/\*![\s\S]*?\*/")  # MySQL runs the text in these
     if not lexis.nested_comments:
         space.append(r"/\*(?!!)[\s\S]*?\*/" if lexis.hash_comments else r"/\*[\s\S]*?\*/")
 
@@ -95,14 +96,18 @@ def _pattern(lexis: Lexis, clauses: bool) -> re.Pattern[str]:
     if lexis.dollar_strings:
         single += [r"\$(?P<tag>(?:[^\W\d]\w*+)?)\$[\s\S]*?\$(?P=tag)\$", r"[eE]" + _quoted("'", backslash=True)]
     backticked = [_BACKTICKED] if clauses or "`" in lexis.names else []
+    unclosed = ["['\"`]" if backticked else "['\"]", r"/\*"]
     if "[" in lexis.names and not clauses:
         backticked.append(r"\[[^\]]*+\]")
+    if lexis.dollar_strings:
+        unclosed.append(r"\$(?:[^\W\d]\w*+)?\$")
 
     groups = {
         "single": single,
         "double": [_quoted('"', lexis.backslash and '"' in lexis.strings)],
         "backticked": backticked,
-        "unclosed": ["['\"`]", r"/\*", *([r"\$(?:[^\W\d]\w*+)?\$"] if lexis.dollar_strings else [])],
+        "code": code,
+        "unclosed": unclosed,
         "semicolon": [";"],
         "open": [r"[(\[{]"],
         "close": [r"[)\]}]"],
@@ -111,11 +116,10 @@ def _pattern(lexis: Lexis, clauses: bool) -> re.Pattern[str]:
         groups["number"] = [rf"{NUMBER.pattern}(?![{_LETTER}0-9.])(?![/:@-]{_PIECE})"]
         groups["image"] = [IMAGE.pattern]
         groups["word"] = [_WORD]
-        groups["digits_name"] = [r"[0-9]" + f"[{_LETTER}0-9$]*+"]
-        groups["other"] = [*other_comment, r"[\s\S]"]
+        groups["digits_name"] = [rf"[0-9][{_LETTER}0-9$]*+"]
     else:
         groups["word"] = [_WORD]
         groups["number"] = [rf"\.?[0-9](?:[{_LETTER}0-9.]|(?<=[eE])[+-](?=[0-9]))*+"]
-        groups["other"] = [*other_comment, r"[\s\S]"]
+    groups["other"] = [r"[\s\S]"]
     alternatives = "|".join(f"(?P<{kind}>{'|'.join(patterns)})" for kind, patterns in groups.items() if patterns)
     return re.compile(f"(?:{'|'.join(space)})*+(?:{alternatives})?")

@@ -47,7 +47,7 @@ class Token(NamedTuple):
         return self.text.upper() if self.kind is Kind.WORD and self.text.isascii() else ""
 
 
-_KINDS = {kind.value: kind for kind in Kind}
+_KINDS = {kind.value: kind for kind in Kind} | {"code": Kind.OTHER}
 _UNCLOSED = {"'": "string", '"': "quoted text", "`": "quoted name", "/": "comment", "$": "string"}
 _COMMENT_EDGE = re.compile(r"/\*|\*/")
 

@@ -15,6 +15,9 @@ from sqlflow_elastic.language.words import PLAIN_OBJECTS, ROUTINES
 #: Brackets may stand in each other this deep in what we parse; the database's own statements have no such limit.
 MAX_NESTING = 100
 
+# Tokens from CREATE to the kind of what is created: ``CREATE DEFINER = `root`@`localhost` PROCEDURE``.
+_LONGEST_CREATE = 20
+
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
 
 
@@ -107,8 +110,8 @@ class _Reader:
         """Keeps the ``;`` between BEGIN and END of a trigger or routine from ending its CREATE."""
         before = self.piece.sql
         word = token.upper
-        if word in ROUTINES and before and before[0].upper == "CREATE":
-            self.routine = self.routine or PLAIN_OBJECTS.isdisjoint(token.upper for token in before)
+        if word in ROUTINES and 0 < len(before) < _LONGEST_CREATE and before[0].upper == "CREATE":
+            self.routine = PLAIN_OBJECTS.isdisjoint(token.upper for token in before)
         elif self.routine and word == "BEGIN":
             self.blocks += 1
         elif self.blocks and word == "END" and (before[-1].kind is Kind.SEMICOLON or before[-1].upper == "BEGIN"):
