@@ -14,6 +14,9 @@ What every implementation guarantees:
 
 Errors: `JobError`, with a message for people, when a process cannot be started. That a process failed is no error here:
 it is an exit code.
+
+Starting does not wait: a process may be pending for a while, until TensorFlow is imported, a machine is free, an image
+is there. What cannot be started after all is told by `Process.wait`.
 """
 
 from __future__ import annotations
@@ -25,7 +28,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-START_SECONDS = 120.0
 GRACE_SECONDS = 5.0
 
 
@@ -50,27 +52,32 @@ class ProcessSpec:
 
 
 class Process(abc.ABC):
-    """A process that was started."""
+    """A process that was started, or is pending."""
 
-    #: Its number on the machine it runs on.
-    pid: int
+    @property
+    @abc.abstractmethod
+    def pid(self) -> int | None:
+        """Its number on the machine it runs on; None while it is pending. Known after a `wait` at the latest."""
 
     @abc.abstractmethod
     def fileno(self) -> int:
-        """A descriptor that becomes readable when the process has ended: for ``select``. Does not block."""
+        """A descriptor for ``select``: readable when `wait` may have something new to say, at its end in any case."""
 
     @abc.abstractmethod
     def wait(self, seconds: float | None) -> int | None:
         """The exit code; minus the signal's number if a signal ended it; None if it still runs after ``seconds``.
 
         ``None`` seconds wait as long as it runs. A process whose machine or keeper was lost counts as killed (-9).
+
+        Raises: JobError: it could not be started.
         """
 
     @abc.abstractmethod
     def terminate(self, grace: float = GRACE_SECONDS) -> int:
         """Ask it to end (SIGTERM), after ``grace`` seconds make it end (SIGKILL); the exit code.
 
-        Blocks for at most ``grace`` and a moment. Ended already: returns the exit code it had.
+        Blocks for at most ``grace`` and a moment. Ended already: returns the exit code it had. Pending: it is not
+        started any more, and counts as killed.
         """
 
     @abc.abstractmethod
@@ -87,7 +94,7 @@ class Cluster(abc.ABC):
 
     @abc.abstractmethod
     def start(self, spec: ProcessSpec) -> Process:
-        """Start a process. Blocks until it exists, at most `START_SECONDS`. Raises: JobError."""
+        """Start a process, without waiting until it runs. Raises: JobError."""
 
     @abc.abstractmethod
     def close(self) -> None:

@@ -9,6 +9,7 @@ The other side is `local.LocalCluster`. Both ends talk in JSON messages over SOC
 - the main socket, descriptor FD: a request ``{"program", "log", "directory", "environment", "descriptors"}`` comes with
   open descriptors: the process's control socket, then those to be handed over (their variables' names in
   ``descriptors``). End of file: the session is gone; all children are killed and this process ends.
+  ``{"ready": true}`` goes out when the modules are imported.
 - the control socket of each process: ``{"pid": n}`` goes out after the fork, ``{"exit": code}`` at its end;
   ``{"signal": n}`` comes in for its process group. End of file: nobody wants the process any more; it is killed.
 """
@@ -67,10 +68,11 @@ class _Server:
 
     def serve(self) -> _Request | None:
         """Serve until the session is gone: None. In a forked child: returns its request."""
+        _send(self._main, {"ready": True})
         while True:
             for key, _ in self._selector.select():
                 if key.fileobj is self._main:
-                    message, descriptors, _, _ = socket.recv_fds(self._main, MESSAGE_BYTES, MAX_DESCRIPTORS)
+                    message, descriptors = _receive(self._main)
                     if not message:
                         self._kill_all()
                         return None
@@ -86,10 +88,10 @@ class _Server:
 
     def _fork(self, message: dict[str, Any], descriptors: list[int]) -> _Request | None:
         control = socket.socket(fileno=descriptors[0])
-        session = os.getpid()
-        pid = os.fork()
+        server = os.getpid()
+        pid = -1 if _is_dropped(control) else os.fork()
         if pid == 0:
-            _die_with(session)
+            _die_with(server)
             os.setsid()
             self._forget(control)
             names = message.pop("descriptors")
@@ -97,6 +99,9 @@ class _Server:
             return _Request(program, descriptors=dict(zip(names, descriptors[1:], strict=True)), **message)
         for descriptor in descriptors[1:]:
             os.close(descriptor)
+        if pid < 0:
+            control.close()
+            return None
         self._controls[pid] = control
         self._selector.register(control, selectors.EVENT_READ, pid)
         _send(control, {"pid": pid})
@@ -112,10 +117,7 @@ class _Server:
             mine.close()
 
     def _control(self, pid: int) -> None:
-        try:
-            message = self._controls[pid].recv(MESSAGE_BYTES)
-        except ConnectionError:
-            message = b""
+        message, _ = _receive(self._controls[pid])
         if message:
             _signal_group(pid, json.loads(message)["signal"])
             return
@@ -140,6 +142,25 @@ class _Server:
             _signal_group(pid, signal.SIGKILL)
         for pid in self._controls:
             os.waitpid(pid, 0)
+
+
+def _receive(channel: socket.socket) -> tuple[bytes, list[int]]:
+    """A message and its descriptors; an empty one when the other side is gone."""
+    try:
+        message, descriptors, _, _ = socket.recv_fds(channel, MESSAGE_BYTES, MAX_DESCRIPTORS)
+    except ConnectionError:  # it left something unread
+        return b"", []
+    return message, descriptors
+
+
+def _is_dropped(control: socket.socket) -> bool:
+    """Whether the process is not wanted any more, before it has begun."""
+    try:
+        return not control.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+    except BlockingIOError:
+        return False
+    except ConnectionError:
+        return True
 
 
 def _send(control: socket.socket, message: dict[str, int]) -> None:

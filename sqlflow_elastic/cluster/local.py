@@ -13,9 +13,10 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from typing import IO
 
-from sqlflow_elastic.cluster.base import GRACE_SECONDS, START_SECONDS, Cluster, Process, ProcessSpec
+from sqlflow_elastic.cluster.base import GRACE_SECONDS, Cluster, Process, ProcessSpec
 from sqlflow_elastic.cluster.forkserver import MESSAGE_BYTES
 from sqlflow_elastic.errors import JobError
 
@@ -27,24 +28,29 @@ _LOST = -signal.SIGKILL
 
 
 class LocalProcess(Process):
-    """A child of the fork server, seen through its control socket."""
+    """A child of the fork server, seen through its control socket.
 
-    def __init__(self, control: socket.socket, deadline: float) -> None:
-        """Takes over the socket; waits for the process to exist. Raises: TimeoutError, ConnectionError."""
+    Args:
+        control: the socket; closed with this object.
+        last_words: what the fork server said at last, for an error message.
+    """
+
+    def __init__(self, control: socket.socket, last_words: Callable[[], str]) -> None:
         self._control = control
-        self._exit_code: int | None = None
+        self._last_words = last_words
+        self._pid: int | None = None
         self._pidfd = -1
-        message = self._receive(deadline)
-        if message is None:
-            raise ConnectionError("the fork server has ended")
-        self.pid = message["pid"]
-        with contextlib.suppress(ProcessLookupError):  # has come and gone
-            self._pidfd = os.pidfd_open(self.pid)
+        self._exit_code: int | None = None
 
     def __del__(self) -> None:
         self._control.close()
         if self._pidfd >= 0:
             os.close(self._pidfd)
+
+    @property
+    def pid(self) -> int | None:
+        """See `Process.pid`."""
+        return self._pid
 
     def fileno(self) -> int:
         """See `Process.fileno`."""
@@ -52,16 +58,28 @@ class LocalProcess(Process):
 
     def wait(self, seconds: float | None) -> int | None:
         """See `Process.wait`."""
-        if self._exit_code is None:
+        deadline = None if seconds is None else time.monotonic() + seconds
+        while self._exit_code is None:
             try:
-                message = self._receive(None if seconds is None else time.monotonic() + seconds)
+                message = self._receive(deadline)
             except TimeoutError:
                 return None
-            self._exit_code = self._lost() if message is None else message["exit"]
+            if message is None:
+                self._exit_code = self._lost()
+            elif "pid" in message:
+                self._pid = message["pid"]
+                with contextlib.suppress(ProcessLookupError):  # has come and gone
+                    self._pidfd = os.pidfd_open(self._pid)
+            else:
+                self._exit_code = message["exit"]
         return self._exit_code
 
     def terminate(self, grace: float = GRACE_SECONDS) -> int:
         """See `Process.terminate`."""
+        if self.wait(0) is None and self._pid is None:
+            self._control.close()
+            self._exit_code = _LOST
+            return _LOST
         try:
             self._signal(signal.SIGTERM)
             exit_code = self.wait(grace)
@@ -92,6 +110,8 @@ class LocalProcess(Process):
 
     def _lost(self) -> int:
         """The fork server has died; the kernel kills its children then. See that it has happened."""
+        if self._pid is None:
+            raise JobError(f"no process could be started: the fork server has ended{self._last_words()}")
         if self._pidfd >= 0:
             select.select([self._pidfd], [], [], _KILL_SECONDS)
         return _LOST
@@ -110,7 +130,6 @@ class LocalCluster(Cluster):
         self._server: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
         self._log: IO[bytes] | None = None
-        self._used = False
 
     def warm_up(self) -> None:
         """Start the fork server, which imports TensorFlow meanwhile."""
@@ -118,8 +137,7 @@ class LocalCluster(Cluster):
             self._connect()
 
     def start(self, spec: ProcessSpec) -> Process:
-        """Fork a process. The first one waits for TensorFlow's import."""
-        deadline = time.monotonic() + START_SECONDS
+        """Fork a process. The first one is pending until TensorFlow is imported."""
         request = {
             "program": str(spec.program),
             "log": str(spec.log),
@@ -128,14 +146,10 @@ class LocalCluster(Cluster):
             "descriptors": list(spec.descriptors),
         }
         try:
-            ours = self._request(json.dumps(request).encode(), list(spec.descriptors.values()))
-            process = LocalProcess(ours, deadline)
-        except TimeoutError:
-            raise JobError(f"no process could be started within {START_SECONDS:.0f} s{self._last_words()}") from None
+            control = self._request(json.dumps(request).encode(), list(spec.descriptors.values()))
         except OSError as error:
             raise JobError(f"no process could be started: {error}{self._last_words()}") from error
-        self._used = True
-        return process
+        return LocalProcess(control, self._last_words)
 
     def close(self) -> None:
         """End the fork server; its end ends its children."""
@@ -183,16 +197,14 @@ class LocalCluster(Cluster):
 
     def _disconnect(self) -> None:
         """End the fork server, if there is one. The lock is held."""
-        if self._socket is not None:
-            self._socket.close()  # it kills its children and goes
-            self._socket = None
-        if self._server is not None:
+        if self._socket is not None and self._server is not None:
+            ready = _is_readable(self._socket)
+            self._socket.close()  # when it is ready, it kills its children now and goes
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self._server.wait(_KILL_SECONDS if self._used else 0)
+                self._server.wait(_KILL_SECONDS if ready else 0)
             self._server.kill()  # still importing, or hangs: the kernel kills its children with it
             self._server.wait()
-            self._server = None
-            self._used = False
+            self._socket = self._server = None
         if self._log is not None:
             self._log.close()
             self._log = None
@@ -205,3 +217,7 @@ class LocalCluster(Cluster):
             self._log.seek(0)
             lines = self._log.read().decode(errors="replace").strip().splitlines()
         return "".join(f"\n  {line}" for line in lines[-10:])
+
+
+def _is_readable(one: socket.socket) -> bool:
+    return bool(select.select([one], [], [], 0)[0])

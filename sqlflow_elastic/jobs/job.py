@@ -125,8 +125,8 @@ class Job:
                     return
                 *lines, rest = (rest + data).split(b"\n")
                 yield from lines
-            elif ready:  # it has ended and everything it wrote is read; a child of its may hold the other end open
-                return
+            elif ready and process.wait(0) is not None:
+                return  # everything it wrote is read; a child of its may hold the other end open
 
     def _error(self, what: str) -> JobError:
         log = self._folder.log.read_text(errors="replace").rstrip().splitlines()[-_LOG_LINES:]

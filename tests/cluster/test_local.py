@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -49,6 +50,12 @@ class Runner:
         process = self.start(text)
         wait_until(lambda: "\n" in self.log(), SECONDS)
         return process
+
+    def pid(self, process: Process) -> int:
+        """Its number, as soon as it has one."""
+        wait_until(lambda: process.wait(0) is not None or process.pid is not None, SECONDS)
+        assert process.pid is not None
+        return process.pid
 
     def log(self) -> str:
         return self.spec.log.read_text() if self.spec.log.exists() else ""
@@ -94,7 +101,7 @@ def test_the_exit_code_is_told(runner: Runner, program: str, exit_code: int) -> 
     assert process.wait(SECONDS) == exit_code
     assert process.wait(0) == exit_code
     assert process.terminate() == exit_code
-    assert gone(process.pid)
+    assert gone(runner.pid(process))
 
 
 def test_a_traceback_shows_the_programs_frames_only(runner: Runner) -> None:
@@ -127,15 +134,16 @@ def test_processes_run_side_by_side_and_die_alone(runner: Runner) -> None:
     first.kill()
     assert first.wait(SECONDS) == -signal.SIGKILL
     assert second.wait(0) is None
-    assert not gone(second.pid)
+    assert not gone(runner.pid(second))
 
 
 def test_the_end_of_a_process_can_be_selected(runner: Runner) -> None:
     process = runner.running(HOLD)
+    runner.pid(process)
     assert select.select([process], [], [], 0)[0] == []
     process.kill()
     assert select.select([process], [], [], SECONDS)[0] == [process]
-    assert process.wait(0) == -signal.SIGKILL
+    assert process.wait(SECONDS) == -signal.SIGKILL
 
 
 def test_terminate_asks_first(runner: Runner) -> None:
@@ -156,7 +164,7 @@ def test_terminate_kills_what_does_not_listen(runner: Runner) -> None:
         signal.pause()
     """)
     assert process.terminate(grace=0.1) == -signal.SIGKILL
-    assert gone(process.pid)
+    assert gone(runner.pid(process))
 
 
 def test_what_a_process_started_goes_with_it(runner: Runner) -> None:
@@ -167,12 +175,12 @@ def test_what_a_process_started_goes_with_it(runner: Runner) -> None:
         sys.exit(0)
     """)
     assert process.wait(SECONDS) == 0
-    assert gone(int(runner.log()))
+    wait_until(lambda: gone(int(runner.log())), SECONDS)
 
 
 def test_a_handle_that_is_dropped_ends_its_process(runner: Runner) -> None:
     process = runner.running(HOLD)
-    pid = process.pid
+    pid = runner.pid(process)
     del process
     wait_until(lambda: gone(pid), SECONDS)
 
@@ -181,7 +189,8 @@ def test_close_ends_all(tmp_path: Path) -> None:
     with LocalCluster(preload=()) as cluster:
         runner = Runner(cluster, tmp_path)
         processes = [runner.running(HOLD) for _ in range(3)]
-    assert all(gone(process.pid) for process in processes)
+        pids = [runner.pid(process) for process in processes]
+    assert all(map(gone, pids))
     assert [process.wait(SECONDS) for process in processes] == [-signal.SIGKILL] * 3
     cluster.close()
 
@@ -198,6 +207,8 @@ def test_a_holder_killed_leaves_no_orphan(tmp_path: Path) -> None:
                 cluster = LocalCluster(preload=())
                 folder = Path({str(tmp_path)!r})
                 process = cluster.start(ProcessSpec(folder / "hold.py", folder / "log", folder))
+                while process.pid is None:
+                    process.wait(0.01)
                 print(process.pid, flush=True)
                 process.wait(None)
             """),
@@ -217,19 +228,49 @@ def test_a_holder_killed_leaves_no_orphan(tmp_path: Path) -> None:
 
 def test_a_lost_fork_server_counts_as_a_kill_and_is_replaced(runner: Runner) -> None:
     process = runner.running(HOLD)
-    os.kill(psutil.Process(process.pid).ppid(), signal.SIGKILL)
+    os.kill(psutil.Process(runner.pid(process)).ppid(), signal.SIGKILL)
     assert process.wait(SECONDS) == -signal.SIGKILL
-    assert gone(process.pid)
+    assert gone(runner.pid(process))
     assert runner.start("pass").wait(SECONDS) == 0
 
 
-def test_an_import_that_fails_is_told() -> None:
+def test_an_import_that_fails_is_told(tmp_path: Path) -> None:
     with LocalCluster(preload=("no_such_module",)) as cluster:
-        here = Path.cwd()
-        with pytest.raises(
-            JobError, match=r"no process could be started: [^\n]*(\n.*)*No module named 'no_such_module'"
-        ):
-            cluster.start(ProcessSpec(here / "p.py", here / "log", here))
+        process = Runner(cluster, tmp_path).start("pass")
+        with pytest.raises(JobError, match=r"(?s)no process could be started: .*No module named 'no_such_module'"):
+            process.wait(SECONDS)
+
+
+def test_a_pending_process_is_not_started_after_it_was_ended(tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    (tmp_path / "slow_module.py").write_text(f"open({str(gate)!r}).read()")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(tmp_path))
+        cluster = LocalCluster(preload=("slow_module",))
+        with cluster:
+            runner = Runner(cluster, tmp_path)
+            first = runner.start("print('first')")
+            assert first.wait(0) is None
+            assert first.pid is None
+            assert first.terminate() == -signal.SIGKILL
+            last = runner.start("print('last')")
+            gate.write_text("")  # the import goes on
+            assert last.wait(SECONDS) == 0
+    assert not (tmp_path / "log1").exists()
+    assert (tmp_path / "log2").read_text() == "last\n"
+
+
+def test_a_cluster_that_still_imports_closes_at_once(tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    (tmp_path / "slow_module.py").write_text(f"open({str(gate)!r}).read()")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(tmp_path))
+        begun = time.monotonic()
+        with LocalCluster(preload=("slow_module",)) as cluster:
+            cluster.warm_up()
+    assert time.monotonic() - begun < 5
 
 
 def test_forked_processes_draw_different_numbers(tmp_path: Path) -> None:
