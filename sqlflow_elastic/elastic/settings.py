@@ -1,0 +1,57 @@
+"""How a model is trained. Readable without TensorFlow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class TrainSettings:
+    """How a model is trained.
+
+    Class weights are no setting: they multiply the dataset's weights.
+
+    Attributes:
+        epochs: passes over the training rows.
+        batch_size: samples of a global step, whatever the number of workers; an epoch's last batch may be shorter.
+        seed: fixes the order of samples and which rows are held out.
+        max_steps: ends training after this many steps, if that is before the last epoch's end.
+        validation_fraction: of the rows, in [0, 1): the job holds them out and gives them to the trainer as its
+            validation.
+        validation_steps: batches of ``batch_size`` rows that a validation reads; None for all rows.
+        patience: epochs without a better validation loss after which training stops and takes back the best weights;
+            None to go on to the end.
+        checkpoint_secs: seconds between checkpoints; None for none by time.
+        checkpoint_steps: steps between checkpoints; None for none by steps.
+        log_every_n_steps: emits the mean training loss of every ``n`` steps as `Metrics`; None for epochs only.
+        verbose: 0 emits no `Progress`; 1 does.
+        way: how steps are run: "auto" for the fastest, or one of "single", "fused-K" and "xla-K" with K the most steps
+            a call (see `ways.Way`). All compute the same sums.
+    """
+
+    epochs: int = 1
+    batch_size: int = 64
+    seed: int = 0
+    max_steps: int | None = None
+    validation_fraction: float = 0.0
+    validation_steps: int | None = None
+    patience: int | None = None
+    checkpoint_secs: float | None = 60.0
+    checkpoint_steps: int | None = None
+    log_every_n_steps: int | None = None
+    verbose: int = 1
+    way: str = "auto"
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch_size", "max_steps", "validation_steps", "patience", "checkpoint_steps"):
+            self._at_least_one(name)
+        self._at_least_one("log_every_n_steps")
+        if not 0 <= self.validation_fraction < 1:
+            raise ValueError(f"validation_fraction must be in [0, 1), not {self.validation_fraction}")
+        if self.checkpoint_secs is not None and self.checkpoint_secs <= 0:
+            raise ValueError(f"checkpoint_secs must be above 0, not {self.checkpoint_secs}")
+
+    def _at_least_one(self, name: str) -> None:
+        value = getattr(self, name)
+        if value is not None and value < 1:
+            raise ValueError(f"{name} must be at least 1, not {value}")

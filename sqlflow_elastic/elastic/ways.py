@@ -1,0 +1,198 @@
+"""Ways to run the same steps: one a call or many, compiled by XLA or not.
+
+All of them compute the same sums in the same order of steps; floats may be rounded differently between them (XLA fuses
+operations), never between two runs of one. Training mostly small steps is bound by what a call costs, hence many steps
+a call; XLA fuses small operations and makes some large ones slower (convolutions on a CPU), so only a measurement tells
+(see `choosing`).
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Self
+
+import keras
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from sqlflow_elastic.elastic.batch import Batch
+from sqlflow_elastic.elastic.dataset import ArrayDataset
+from sqlflow_elastic.elastic.feed import Feed
+from sqlflow_elastic.elastic.sampling import Rows
+
+logger = logging.getLogger(__name__)
+
+Losses = NDArray[np.float64]
+
+
+class Kind(StrEnum):
+    """How a call runs its steps."""
+
+    #: One step a call, of any number of samples.
+    SINGLE = "single"
+    #: Up to K steps of whole batches a call, in a loop inside the graph.
+    FUSED = "fused"
+    #: The same, compiled by XLA.
+    XLA = "xla"
+
+
+@dataclass(frozen=True)
+class Way:
+    """A kind and the most steps a call; as text "single", "fused-16", "xla-32"."""
+
+    kind: Kind
+    steps: int = 1
+
+    def __str__(self) -> str:
+        return str(self.kind) if self.kind is Kind.SINGLE else f"{self.kind}-{self.steps}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The way that a text names. Raises: ValueError: it names none."""
+        match = re.fullmatch(r"single|(fused|xla)-([1-9]\d*)", text)
+        if match is None:
+            raise ValueError(
+                f'no way to run steps: {text!r}; there are "single", "fused-K" and "xla-K", such as "fused-16"'
+            )
+        return cls(Kind(match[1]), int(match[2])) if match[1] else cls(Kind.SINGLE)
+
+
+class Runner:
+    """Runs steps of one dataset in one way.
+
+    Args:
+        way: how.
+        step: graph code: takes a batch, updates the model, returns the batch's loss (scalar).
+        dataset: where the samples are.
+        batch_size: samples of a whole batch.
+
+    Attributes:
+        way: how.
+    """
+
+    def __init__(self, way: Way, step: Callable[[Batch], tf.Tensor], dataset: ArrayDataset, batch_size: int) -> None:
+        self.way = way
+        self._step = step
+        self._batch_size = batch_size
+        self._feed = Feed(dataset, way.steps * batch_size)
+        self._call: Any = None
+        self._specs = _specs(dataset, None if way.kind is Kind.SINGLE else (way.steps, batch_size))
+
+    def trace(self) -> None:
+        """Build the graph; training's state does not change."""
+        if self._call is None:
+            function = self._one if self.way.kind is Kind.SINGLE else self._many
+            specs = self._specs if self.way.kind is Kind.SINGLE else (*self._specs, tf.TensorSpec((), tf.int32))
+            xla = self.way.kind is Kind.XLA
+            self._call = tf.function(function, jit_compile=xla or None).get_concrete_function(*specs)
+
+    def run(self, indices: Rows) -> Losses:
+        """Train on these rows, batch after batch. Returns each batch's loss.
+
+        Args:
+            indices: the rows of one batch of any size ("single"), or of 1 to K whole batches.
+        """
+        self.trace()
+        if self.way.kind is Kind.SINGLE:
+            return np.array([self._call(*self._feed.rows(indices))], np.float64)
+        steps = len(indices) // self._batch_size
+        losses = self._call(*self._feed.stacked(indices, self._batch_size), tf.constant(steps))
+        return losses.numpy()[:steps].astype(np.float64)  # type: ignore[no-any-return]
+
+    @property
+    def operations(self) -> int:
+        """Number of operations in the graph."""
+        self.trace()
+        return sum(1 for _ in _operations(self._call))
+
+    @property
+    def random(self) -> bool:
+        """Whether a step draws random numbers. XLA draws others than TensorFlow does, from the same seed."""
+        self.trace()
+        return any("Random" in operation for operation in _operations(self._call))
+
+    def compile(self, state: list[tf.Variable]) -> Compilation:
+        """Begin to compile beside training, which may go on in this thread.
+
+        XLA compiles at the first call, and a call takes and replaces all variables; so that call gets stand-ins, and
+        runs no step.
+
+        Args:
+            state: every variable that a step reads or writes.
+        """
+        self.trace()
+        return Compilation(self._call, self._feed.stacked(np.zeros(0, np.int64), self._batch_size), state)
+
+    def _one(self, features: Any, labels: Any, weights: tf.Tensor) -> tf.Tensor:
+        return self._step(Batch(features, labels, weights, tf.ones((), keras.config.floatx())))
+
+    def _many(self, features: Any, labels: Any, weights: tf.Tensor, steps: tf.Tensor) -> tf.Tensor:
+        def body(i: tf.Tensor, losses: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            loss = self._one(*tf.nest.map_structure(lambda stack: stack[i], (features, labels, weights)))
+            return i + 1, tf.tensor_scatter_nd_update(losses, [[i]], [tf.cast(loss, losses.dtype)])
+
+        losses = tf.zeros(self.way.steps, keras.config.floatx())
+        return tf.while_loop(lambda i, _: i < steps, body, (tf.constant(0), losses))[1]
+
+
+class Compilation(threading.Thread):
+    """An XLA compilation in a thread of its own. A process that ends waits for it.
+
+    Attributes:
+        error: why it failed; None while it runs and when it succeeded.
+    """
+
+    def __init__(self, function: Any, inputs: Any, state: list[tf.Variable]) -> None:
+        super().__init__(name="xla-compilation")
+        self.error: Exception | None = None
+        self._function = function
+        self._inputs = inputs
+        self._captured = list(function.captured_inputs)
+        # Zeros from the system are pages that take no memory until somebody writes them.
+        stand_ins = {
+            id(v.handle): tf.Variable(np.zeros(v.shape, v.dtype.as_numpy_dtype), trainable=False) for v in state
+        }
+        unknown = [
+            tensor.name for tensor in self._captured if tensor.dtype == tf.resource and id(tensor) not in stand_ins
+        ]
+        if unknown:
+            raise ValueError(f"a step uses resources that are no variables of the model: {unknown}")
+        self._stand_ins = stand_ins
+        function.set_external_captures(
+            [stand_ins[id(tensor)].handle if id(tensor) in stand_ins else tensor for tensor in self._captured]
+        )
+        self.start()
+
+    def run(self) -> None:
+        """Compile, then give the function its own variables back."""
+        try:
+            self._function(*self._inputs, tf.constant(0))
+        except Exception as error:  # noqa: BLE001 - an operation without a kernel, out of memory …: the way is dropped
+            self.error = error
+        self._function.set_external_captures(self._captured)
+        self._stand_ins.clear()
+
+
+def _specs(dataset: ArrayDataset, leading: tuple[int, int] | None) -> tuple[Any, Any, Any]:
+    shape = leading or (None,)
+
+    def spec(array: NDArray[Any]) -> tf.TensorSpec:
+        return tf.TensorSpec((*shape, *array.shape[1:]), tf.as_dtype(array.dtype))
+
+    features = {name: spec(array) for name, array in dataset.features.items()}
+    labels = None if dataset.labels is None else spec(dataset.labels)
+    return features, labels, tf.TensorSpec(shape, keras.config.floatx())
+
+
+def _operations(function: Any) -> Iterator[str]:
+    """The kind of every operation of a function and of those it calls."""
+    graph = function.graph.as_graph_def()
+    for nodes in (graph.node, *(definition.node_def for definition in graph.library.function)):
+        for node in nodes:
+            yield node.op
