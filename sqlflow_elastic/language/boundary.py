@@ -44,8 +44,8 @@ def is_command(scanner: Scanner, offset: int) -> bool:
             return False
 
 
-def begins_clauses(scanner: Scanner, before: Sequence[Token], to: Token) -> bool:
-    """Whether a ``TO`` outside of brackets begins our clauses, given the statement's tokens before it.
+def begins_clauses(scanner: Scanner, before: Sequence[Token], head: str, to: Token) -> bool:
+    """Whether a ``TO`` outside of brackets begins our clauses, given the statement's tokens before it and its head.
 
     Raises:
         Mistake: the TO can only be meant to, but no verb of ours follows.
@@ -56,8 +56,8 @@ def begins_clauses(scanner: Scanner, before: Sequence[Token], to: Token) -> bool
         return known or _mistaken_verb(to, verb)
     after = scanner.token(verb.end, clauses=True) if known else verb
     names_something = after.kind in _NAMES and after.upper not in QUERY_GOES_ON
-    if not is_query(before):
-        return known and before[0].upper in CHANGE_HEADS and names_something
+    if head not in QUERY_HEADS:
+        return known and head in CHANGE_HEADS and names_something
     if not is_complete_operand(before):
         return known and (names_something or verb.upper in ("MAXIMIZE", "MINIMIZE"))
     if known:
@@ -65,12 +65,6 @@ def begins_clauses(scanner: Scanner, before: Sequence[Token], to: Token) -> bool
     if verb.upper in INTERVAL_UNITS or not (names_something or verb.kind in (Kind.END, Kind.SEMICOLON)):
         return False
     return _mistaken_verb(to, verb)
-
-
-def is_query(tokens: Sequence[Token]) -> bool:
-    """Whether a statement, or what an EXPLAIN before it explains, begins like a query."""
-    heads = tokens[1:3] if tokens[0].upper == "EXPLAIN" else tokens[:1]
-    return any(token.upper in QUERY_HEADS or token.text == "(" for token in heads)
 
 
 def is_complete_operand(tokens: Sequence[Token]) -> bool:

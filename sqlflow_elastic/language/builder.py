@@ -18,6 +18,7 @@ from sqlflow_elastic.language import ast
 from sqlflow_elastic.language.mistake import Mistake
 from sqlflow_elastic.language.quoting import string_value, unquoted_name
 from sqlflow_elastic.language.scanner import Token
+from sqlflow_elastic.language.words import CLAUSES
 
 _CONSTANTS = {"TRUE": True, "FALSE": False, "NONE": None}
 
@@ -210,6 +211,12 @@ class _Builder(Transformer):  # type: ignore[misc]
         """The source without comments, its white space made single spaces."""
         first = bisect.bisect_left(self.tokens, meta.start_pos, key=_start)
         inside = self.tokens[first : bisect.bisect_left(self.tokens, meta.end_pos, key=_start)]
+        if inside[0].upper in CLAUSES:
+            raise Mistake(
+                f"an expression is missing before {inside[0].text}",
+                inside[0].span,
+                f"write `{inside[0].text}` if this is a name in it",
+            )
         words = [inside[0].text]
         for before, token in itertools.pairwise(inside):
             words.append(token.text if before.end == token.start else " " + token.text)

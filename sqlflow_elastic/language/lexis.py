@@ -100,7 +100,7 @@ def _pattern(lexis: Lexis, clauses: bool) -> re.Pattern[str]:
     if "[" in lexis.names and not clauses:
         backticked.append(r"\[[^\]]*+\]")
     if lexis.dollar_strings:
-        unclosed.append(r"\$(?:[^\W\d]\w*+)?\$")
+        unclosed += [r"\$(?:[^\W\d]\w*+)?\$", "[eE]'"]
 
     groups = {
         "single": single,

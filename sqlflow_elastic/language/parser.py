@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sqlflow_elastic.errors import ParseError, Span
 from sqlflow_elastic.language import ast
-from sqlflow_elastic.language.boundary import is_complete_operand, is_query
+from sqlflow_elastic.language.boundary import is_complete_operand
 from sqlflow_elastic.language.builder import build
 from sqlflow_elastic.language.grammar import parse_clauses
 from sqlflow_elastic.language.lexis import lexis_of
@@ -15,7 +15,7 @@ from sqlflow_elastic.language.quoting import FORBIDDEN
 from sqlflow_elastic.language.scanner import Token
 from sqlflow_elastic.language.splitter import Piece, split
 from sqlflow_elastic.language.tables import select_tables
-from sqlflow_elastic.language.words import ROW_HEADS
+from sqlflow_elastic.language.words import QUERY_HEADS, ROW_HEADS
 
 
 def parse(text: str, dialect: str = "duckdb") -> tuple[ast.Statement, ...]:
@@ -56,10 +56,10 @@ def is_complete(text: str, dialect: str = "duckdb") -> bool:
 def _statement(piece: Piece, text: str, dialect: str) -> ast.Statement:
     span = piece.span
     if not piece.clauses:
-        return ast.PlainSQL(text[span.start : span.end], returns_rows=_returns_rows(piece.sql), span=span)
+        return ast.PlainSQL(text[span.start : span.end], returns_rows=_returns_rows(piece), span=span)
     plan = bool(piece.sql) and piece.sql[0].upper == "EXPLAIN"
     query = piece.sql[1:] if plan else piece.sql
-    select = _select(query, piece.clauses, text, dialect) if query else None
+    select = _select(query, piece, text, dialect) if query else None
     tree = parse_clauses(piece.clauses, span.end)
     statement_span = Span(query[0].start, span.end) if query else span
     statement = build(tree, dialect, piece.clauses, select, statement_span)
@@ -70,11 +70,11 @@ def _statement(piece: Piece, text: str, dialect: str) -> ast.Statement:
     return ast.ExplainPlan(statement, span=span)
 
 
-def _select(query: Sequence[Token], clauses: Sequence[Token], text: str, dialect: str) -> ast.Select:
+def _select(query: Sequence[Token], piece: Piece, text: str, dialect: str) -> ast.Select:
     """The query before TO. Its mistakes are the database's to find, but for those that cannot be meant."""
-    verb = f"TO {clauses[1].upper}"
+    verb = f"TO {piece.clauses[1].upper}"
     span = Span(query[0].start, query[-1].end)
-    if not is_query(query):
+    if piece.head not in QUERY_HEADS or (query[0].upper or query[0].text) not in QUERY_HEADS:
         raise Mistake(f"what stands before {verb} is not a query", query[0].span, "expected SELECT, or WITH … SELECT")
     if not is_complete_operand(query):
         raise Mistake(f"the query before {verb} ends after '{query[-1].text}'", query[-1].span)
@@ -84,8 +84,5 @@ def _select(query: Sequence[Token], clauses: Sequence[Token], text: str, dialect
     return ast.Select(source, select_tables(source, dialect, span.start), span=span)
 
 
-def _returns_rows(tokens: Sequence[Token]) -> bool:
-    words = [token.upper for token in tokens]
-    if words[0] == "WITH":
-        return "RETURNING" in words or not {"INSERT", "UPDATE", "DELETE", "MERGE"} & set(words)
-    return words[0] in ROW_HEADS or tokens[0].text == "(" or "RETURNING" in words
+def _returns_rows(piece: Piece) -> bool:
+    return piece.head in ROW_HEADS or any(token.upper == "RETURNING" for token in piece.sql)

@@ -28,6 +28,10 @@ class Kind(enum.Enum):
     END = "end"
 
 
+#: Names and strings in quotes.
+QUOTED = frozenset({Kind.SINGLE_QUOTED, Kind.DOUBLE_QUOTED, Kind.BACKTICKED})
+
+
 class Token(NamedTuple):
     """A piece of the text that has a meaning of its own."""
 
@@ -48,7 +52,15 @@ class Token(NamedTuple):
 
 
 _KINDS = {kind.value: kind for kind in Kind} | {"code": Kind.OTHER}
-_UNCLOSED = {"'": "string", '"': "quoted text", "`": "quoted name", "/": "comment", "$": "string"}
+_UNCLOSED = {
+    "'": "string",
+    '"': "quoted text",
+    "`": "quoted name",
+    "/": "comment",
+    "$": "string",
+    "e": "string",
+    "E": "string",
+}
 _COMMENT_EDGE = re.compile(r"/\*|\*/")
 
 
@@ -73,22 +85,19 @@ class Scanner:
             start, end = match.span(group)
             if group != "unclosed":
                 return Token(_KINDS[group], start, end, self.text[start:end])
-            offset = self._skip_nested_comment(start)
+            offset = self._skip_nested_comment(start, match.group(group))
 
-    def _skip_nested_comment(self, start: int) -> int:
+    def _skip_nested_comment(self, start: int, opening: str) -> int:
         """The offset behind the nested comment at ``start``, or the mistake that this is not closed."""
         depth = 0
-        if self.lexis.nested_comments and self.text.startswith("/*", start):
+        if self.lexis.nested_comments and opening == "/*":
             for edge in _COMMENT_EDGE.finditer(self.text, start):
                 depth += 1 if edge.group() == "/*" else -1
                 if depth == 0:
                     return edge.end()
-        character = self.text[start]
-        width = 2 if character == "/" else self.text.index("$", start + 1) + 1 - start if character == "$" else 1
-        opening = self.text[start : start + width]
         raise Mistake(
-            f"this {_UNCLOSED[character]} is never closed",
-            Span(start, start + width),
+            f"this {_UNCLOSED[opening[0]]} is never closed",
+            Span(start, start + len(opening)),
             f"{opening} opens it",
             unfinished=True,
         )

@@ -10,7 +10,7 @@ from sqlflow_elastic.language.boundary import begins_clauses, is_command
 from sqlflow_elastic.language.lexis import Lexis
 from sqlflow_elastic.language.mistake import Mistake
 from sqlflow_elastic.language.scanner import Kind, Scanner, Token
-from sqlflow_elastic.language.words import PLAIN_OBJECTS, ROUTINES
+from sqlflow_elastic.language.words import MAIN_VERBS, PLAIN_OBJECTS, QUERY_HEADS, ROUTINES
 
 #: Brackets may stand in each other this deep in what we parse; the database's own statements have no such limit.
 MAX_NESTING = 100
@@ -23,10 +23,19 @@ _CLOSING = {"(": ")", "[": "]", "{": "}"}
 
 @dataclass
 class Piece:
-    """One statement's tokens: ``sql`` is the database's, ``clauses`` (from TO on, or a whole command) is ours."""
+    """One statement.
+
+    Attributes:
+        sql: the tokens that are the database's.
+        clauses: the tokens that are ours: from TO on, or a whole command.
+        head: the word, or the parenthesis, that says what ``sql`` does: behind EXPLAIN and behind the CTEs of WITH.
+        end: the offset behind it, and behind its ``;``.
+        closed: a ``;`` ends it.
+    """
 
     sql: list[Token] = field(default_factory=list)
     clauses: list[Token] = field(default_factory=list)
+    head: str = ""
     end: int = 0
     closed: bool = False
 
@@ -70,13 +79,15 @@ class _Reader:
             if token.kind is Kind.END or (token.kind is Kind.SEMICOLON and not self.blocks):
                 break
             offset = token.end
+            if not clauses and not self.brackets:
+                self._find_head(token)
             if token.kind is Kind.OPEN:
                 self._open(token)
             elif token.kind is Kind.CLOSE:
                 self._close(token)
             elif token.kind is Kind.WORD and not clauses:
                 self._count_blocks(token)
-                if not self.brackets and token.upper == "TO" and begins_clauses(scanner, piece.sql, token):
+                if not self.brackets and token.upper == "TO" and begins_clauses(scanner, piece.sql, piece.head, token):
                     clauses = True
             (piece.clauses if clauses else piece.sql).append(token)
         if self.brackets:
@@ -88,6 +99,11 @@ class _Reader:
         piece.end = token.end
         piece.closed = token.kind is Kind.SEMICOLON
         return piece
+
+    def _find_head(self, token: Token) -> None:
+        head, word = self.piece.head, token.upper or token.text
+        if not head or (head == "EXPLAIN" and word in QUERY_HEADS) or (head == "WITH" and word in MAIN_VERBS):
+            self.piece.head = word
 
     def _open(self, token: Token) -> None:
         self.brackets.append(token)

@@ -5,18 +5,24 @@ from __future__ import annotations
 #: The verbs that make ``TO`` the beginning of our clauses.
 VERBS = ("TRAIN", "PREDICT", "EVALUATE", "EXPLAIN", "RUN", "MAXIMIZE", "MINIMIZE")
 
+#: The words that begin a clause, or a part of one.
+CLAUSES = ("WITH", "COLUMN", "FOR", "LABEL", "USING", "INTO", "CMD", "CONSTRAINT", "GROUP", "BY")
+
 #: The words of the language, for completion. A test compares them with the grammar's.
 KEYWORDS = (
     *("SELECT", "FROM", "WHERE", "LIMIT"),
-    *("TO", *VERBS, "WITH", "COLUMN", "FOR", "LABEL", "USING", "INTO", "CMD", "CONSTRAINT", "GROUP", "BY"),
+    *("TO", *VERBS, *CLAUSES),
     *("SHOW", "DESCRIBE", "DESC", "DROP", "KILL", "MODEL", "MODELS", "JOB", "JOBS", "IF", "EXISTS"),
 )
 
-#: What a query begins with (a parenthesis too).
-QUERY_HEADS = frozenset({"SELECT", "WITH", "FROM", "VALUES", "TABLE", "PIVOT", "UNPIVOT"})
+#: What a query begins with.
+QUERY_HEADS = frozenset({"SELECT", "WITH", "FROM", "VALUES", "TABLE", "PIVOT", "UNPIVOT", "("})
 
 #: Statements that change data: with a ``TO TRAIN`` behind them they are a mistake, not the database's own.
 CHANGE_HEADS = frozenset({"INSERT", "UPDATE", "DELETE", "REPLACE", "MERGE", "DESCRIBE", "DESC"})
+
+#: What the CTEs of a WITH are for.
+MAIN_VERBS = frozenset({"SELECT", "FROM", "VALUES", "TABLE", "INSERT", "UPDATE", "DELETE", "MERGE"})
 
 #: Statements that answer with rows.
 ROW_HEADS = QUERY_HEADS | {"SHOW", "DESCRIBE", "DESC", "EXPLAIN", "PRAGMA", "SUMMARIZE", "FETCH", "CHECK", "ANALYZE"}
