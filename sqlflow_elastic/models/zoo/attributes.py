@@ -106,8 +106,7 @@ PREDICT: tuple[Attribute, ...] = (
 )
 
 EVALUATE: tuple[Attribute, ...] = (
-    Attribute("evaluate.batch_size", Integer(1), 1024, "Rows that go through the network at once."),
-    *(attribute for attribute in VALIDATION if attribute.name in ("validation.metrics", "validation.steps")),
+    next(attribute for attribute in VALIDATION if attribute.name == "validation.metrics"),
 )
 
 SUMMARY: tuple[Attribute, ...] = (

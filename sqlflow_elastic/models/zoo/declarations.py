@@ -45,7 +45,7 @@ class Model:
         name: as programs write it, without `PREFIX`.
         inputs: the names that may stand after FOR; a model with one input needs no FOR.
         attributes: its ``model.*`` attributes.
-        optimizers: groups of attributes (``optimizer.learning_rate``); ``model.optimizer`` names each group's optimizer.
+        optimizers: groups of attributes, ``optimizer.learning_rate``; ``model.optimizer`` names the group's optimizer.
     """
 
     name: str
@@ -143,6 +143,9 @@ MODELS: tuple[Model, ...] = (
     *_pair(_LINEAR, "Linear"),
     *_pair(_WIDE_AND_DEEP, "DNNLinearCombined"),
 )
+
+#: The attributes that every model of a user's has besides its own arguments.
+USER_MODEL: tuple[Attribute, ...] = (*_COMMON, *_CLASSES)
 
 #: Models of the language that cannot be trained yet.
 # fmt: off

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 
-class NotAccepted(ValueError):
+class NotAcceptedError(ValueError):
     """The value is not one of these."""
 
 
@@ -21,7 +21,7 @@ class Kind(abc.ABC):
     """A set of values, checked and described."""
 
     def accept(self, value: object) -> Any:
-        """The value in its normal form (``2`` for ``2.0`` where an integer is meant). Raises: NotAccepted."""
+        """The value in its normal form (``2`` for ``2.0`` where an integer is meant). Raises: NotAcceptedError."""
         return self._accept(value)
 
     @property
@@ -47,7 +47,7 @@ class Kind(abc.ABC):
 class Integer(Kind):
     """A whole number within bounds, which belong to the range."""
 
-    minimum: int = 0
+    minimum: int | None = 0
     maximum: int | None = None
 
     def _accept(self, value: object) -> int:
@@ -55,12 +55,16 @@ class Integer(Kind):
         if isinstance(value, float) and value.is_integer():
             value = int(value)
         if not isinstance(value, int) or isinstance(value, bool):
-            raise NotAccepted
-        if value < self.minimum or (self.maximum is not None and value > self.maximum):
-            raise NotAccepted
+            raise NotAcceptedError
+        if self.minimum is not None and value < self.minimum:
+            raise NotAcceptedError
+        if self.maximum is not None and value > self.maximum:
+            raise NotAcceptedError
         return value
 
     def _text(self) -> str:
+        if self.minimum is None:
+            return "an integer"
         if self.maximum is None:
             return f"an integer of at least {self.minimum}"
         return f"an integer from {self.minimum} to {self.maximum}"
@@ -68,7 +72,7 @@ class Integer(Kind):
 
 @dataclass(frozen=True)
 class Number(Kind):
-    """A finite number between two bounds; ``edges`` says, as mathematics writes it, which of them belong to the range."""
+    """A finite number between two bounds; ``edges`` says, as in mathematics, which of them belong to the range."""
 
     minimum: float = -math.inf
     maximum: float = math.inf
@@ -76,11 +80,11 @@ class Number(Kind):
 
     def _accept(self, value: object) -> int | float:
         if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
-            raise NotAccepted
+            raise NotAcceptedError
         low = value >= self.minimum if self.edges[0] == "[" else value > self.minimum
         high = value <= self.maximum if self.edges[1] == "]" else value < self.maximum
         if not (low and high):
-            raise NotAccepted
+            raise NotAcceptedError
         return value
 
     def _text(self) -> str:
@@ -95,7 +99,7 @@ class Boolean(Kind):
 
     def _accept(self, value: object) -> bool:
         if not isinstance(value, bool):
-            raise NotAccepted
+            raise NotAcceptedError
         return value
 
     def _text(self) -> str:
@@ -113,7 +117,7 @@ class Text(Kind):
 
     def _accept(self, value: object) -> str:
         if not isinstance(value, str) or not value.strip():
-            raise NotAccepted
+            raise NotAcceptedError
         return value
 
     def _text(self) -> str:
@@ -129,14 +133,14 @@ class Choice(Kind):
 
     def _accept(self, value: object) -> str:
         if not isinstance(value, str):
-            raise NotAccepted
+            raise NotAcceptedError
         word = value
         for prefix in self.prefixes:
             word = word.removeprefix(prefix)
         for choice in self.choices:
             if choice.lower() == word.lower():
                 return choice
-        raise NotAccepted
+        raise NotAcceptedError
 
     def _text(self) -> str:
         return "one of " + ", ".join(self.choices)
@@ -155,7 +159,7 @@ class ListOf(Kind):
 
     def _accept(self, value: object) -> list[Any]:
         if not isinstance(value, list) or len(value) < self.shortest:
-            raise NotAccepted
+            raise NotAcceptedError
         return [self.item.accept(item) for item in value]
 
     def _text(self) -> str:
@@ -184,9 +188,9 @@ class LabelValues(Kind):
 
     def _accept(self, value: object) -> list[str] | list[int]:
         if not isinstance(value, list) or len(value) < 2 or len(set(map(repr, value))) < len(value):
-            raise NotAccepted
+            raise NotAcceptedError
         if not (all(type(item) is str for item in value) or all(type(item) is int for item in value)):
-            raise NotAccepted
+            raise NotAcceptedError
         return value
 
     def _text(self) -> str:
@@ -200,7 +204,7 @@ class MetricNames(Kind):
     def _accept(self, value: object) -> list[str]:
         names = value.split(",") if isinstance(value, str) else value
         if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
-            raise NotAccepted
+            raise NotAcceptedError
         return _unique(name.strip() for name in names)
 
     def _text(self) -> str:
@@ -215,14 +219,14 @@ class ClassWeights(Kind):
         if isinstance(value, str) and value.lower() == "balanced":
             return "balanced"
         if not isinstance(value, list) or not value:
-            raise NotAccepted
+            raise NotAcceptedError
         weight = Number(0, edges="()")
         if not isinstance(value[0], list):
             return [weight.accept(item) for item in value]
         pairs: dict[str | int, float] = {}
         for item in value:
             if not isinstance(item, list) or len(item) != 2 or type(item[0]) not in (str, int) or item[0] in pairs:
-                raise NotAccepted
+                raise NotAcceptedError
             pairs[item[0]] = weight.accept(item[1])
         return pairs
 
@@ -247,5 +251,5 @@ class AnyValue(Kind):
 def _unique(names: Iterable[str]) -> list[str]:
     found = list(dict.fromkeys(names))
     if "" in found:
-        raise NotAccepted
+        raise NotAcceptedError
     return found

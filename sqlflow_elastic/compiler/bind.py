@@ -1,0 +1,86 @@
+"""Binding: what a SELECT gives, as the database says it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import pyarrow as pa
+
+from sqlflow_elastic.compiler.program_text import ProgramText, did_you_mean, listing
+from sqlflow_elastic.datasource.base import DataSource
+from sqlflow_elastic.errors import Span
+from sqlflow_elastic.language import ast
+from sqlflow_elastic.models.features import Kind
+from sqlflow_elastic.models.features.raw import kind_of
+
+#: So many first rows of a SELECT are looked at.
+SAMPLE_ROWS = 1000
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A bound SELECT.
+
+    Attributes:
+        select: its text.
+        sample: its first rows, `SAMPLE_ROWS` at most.
+        complete: whether these are all of its rows.
+    """
+
+    select: str
+    sample: pa.Table
+    complete: bool
+
+    @cached_property
+    def kinds(self) -> Mapping[str, Kind]:
+        """The fields that features and labels can be made of, in the order of the SELECT."""
+        kinds = ((field.name, kind_of(field.type)) for field in self.sample.schema)
+        return {name: kind for name, kind in kinds if kind is not None}
+
+    @property
+    def names(self) -> list[str]:
+        """All fields, usable or not."""
+        return list(self.sample.schema.names)
+
+    def find(self, name: str) -> str | None:
+        """The field of a name: exactly that one, or the only one that differs in case."""
+        if name in self.sample.schema.names:
+            return name
+        alike = [field for field in self.sample.schema.names if field.lower() == name.lower()]
+        return alike[0] if len(alike) == 1 else None
+
+
+def bind(program: ProgramText, select: ast.Select, source: DataSource) -> Rows:
+    """Ask the database for a SELECT's schema and first rows.
+
+    Raises: CompileError: it gives no row, or two columns of one name. DataSourceError: the database refused it.
+    """
+    rows = sample(select.text, source)
+    twice = [name for name, count in Counter(rows.names).items() if count > 1]
+    if twice:
+        message = f"the SELECT gives more than one column named {listing(twice)}"
+        raise program.error(select.span, message, "give each its own name with AS")
+    if rows.sample.num_rows == 0:
+        raise program.error(select.span, "the SELECT gives no row")
+    return rows
+
+
+def sample(select: str, source: DataSource) -> Rows:
+    """A SELECT's schema and first rows, unchecked."""
+    table = source.probe(select, SAMPLE_ROWS)
+    return Rows(select, table, complete=table.num_rows < SAMPLE_ROWS)
+
+
+def field_at(program: ProgramText, rows: Rows, name: str, span: Span) -> str:
+    """The usable field that a name at a place of the program means. Raises: CompileError."""
+    found = rows.find(name)
+    if found is None:
+        hint = did_you_mean(name, rows.kinds) or f"there are {listing(rows.names)}"
+        raise program.error(span, f"the SELECT gives no field '{name}'", hint)
+    if found not in rows.kinds:
+        type_ = rows.sample.schema.field(found).type
+        raise program.error(span, f"field '{found}' is of type {type_}, which no feature can be made of")
+    return found

@@ -1,0 +1,196 @@
+"""What EXPLAIN SELECT … TO TRAIN says: features, network, sizes and strategy, counted without TensorFlow.
+
+Vocabularies and missing values are counted in the sample; where that is not all of the data, figures carry "about".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlflow_elastic.compiler.bind import Rows
+from sqlflow_elastic.compiler.network import ChosenOptimizer, Network
+from sqlflow_elastic.compiler.plan import Features
+from sqlflow_elastic.models.features import (
+    Bucket,
+    CategoryHash,
+    CategoryId,
+    ClassLabel,
+    Column,
+    Cross,
+    Dense,
+    Embedding,
+    Indicator,
+    Sparse,
+    TimeParts,
+    Vocabulary,
+    WeightedCategory,
+)
+from sqlflow_elastic.models.features.resolve import resolve
+from sqlflow_elastic.models.zoo.declarations import Family, Model
+
+Explanation = list[tuple[str, str, str]]
+
+#: Numbers that a `TimeParts` becomes: the year, and month, day, weekday and hour as sine and cosine.
+TIME_PARTS = 9
+_FLOAT = 4
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """A layer with weights: of the network's input ``group`` (``dnn``, ``linear``), for its optimizer."""
+
+    name: str
+    shape: str
+    weights: int
+    optimizer: str
+    trained: bool = True
+
+
+def explain(
+    model: Model, features: Features, network: Network, rows: Rows, settings: Mapping[str, Any], notes: Sequence[str]
+) -> Explanation:
+    """The rows of the explanation: part, item, detail."""
+    sizes = _Sizes(features, rows)
+    about = "" if rows.complete else "about "
+    answer: Explanation = [("model", model.name, model.help)]
+    for name, columns in features.columns.items():
+        answer += [(name, repr(column), _count(sizes.width(column), "number") + " a row") for column in columns]
+    answer.append(("label", repr(features.label), _label_text(features)))
+    layers = _layers(features, network, sizes)
+    answer += [("layer", layer.name, f"{layer.shape}: {about}{_count(layer.weights, 'weight')}") for layer in layers]
+    if network.family is Family.CUSTOM:
+        answer.append(("layer", model.name, "a user's model: its weights are known when it is built"))
+    answer += _size_rows(layers, network, about)
+    for group, chosen in network.optimizers.items():
+        arguments = ", ".join(f"{name}={value!r}" for name, value in chosen.arguments.items())
+        answer.append(("optimizer", group, f"{chosen.name}({arguments})"))
+    answer.append(("loss", network.loss, f"over {network.output.value}"))
+    answer += _data_rows(rows, settings)
+    answer.append(("strategy", "one process", "this machine trains with one worker: nothing has to be exchanged"))
+    answer += [("note", "", note) for note in notes]
+    return answer
+
+
+def _label_text(features: Features) -> str:
+    label = features.label
+    return f"{len(label.classes or ())} classes" if isinstance(label, ClassLabel) else "a number"
+
+
+class _Sizes:
+    """Widths of columns, and ids of categories."""
+
+    def __init__(self, features: Features, rows: Rows) -> None:
+        self.kinds = {field.name: field.kind for field in features.fields}
+        self.rows = rows
+
+    def width(self, column: Column) -> int:
+        """Numbers a row."""
+        plain = resolve(column, self.kinds)
+        match plain:
+            case Dense():
+                return plain.shape + self._missing(plain.field)
+            case TimeParts():
+                return TIME_PARTS + self._missing(plain.field)
+            case Embedding():
+                return plain.size
+            case Indicator():
+                return self.ids(plain.category)
+        raise TypeError(f"{column!r} has no width")
+
+    def ids(self, category: Column | str) -> int:
+        """How many different ids there are, with those for NULL and for values that training never saw."""
+        match category:
+            case Vocabulary():
+                values = self.rows.sample[category.field]
+                return min(len(values.drop_null().unique()), category.max_values) + 1 + self._missing(category.field)
+            case Sparse():
+                return category.shape
+            case Bucket():
+                return len(category.boundaries) + 1
+            case CategoryId() | CategoryHash() | Cross():
+                return category.n
+            case WeightedCategory():
+                return self.ids(category.category)
+        raise TypeError(f"{category!r} has no ids")
+
+    def _missing(self, field: str) -> int:
+        return int(self.rows.sample[field].null_count > 0)
+
+
+def _layers(features: Features, network: Network, sizes: _Sizes) -> list[_Layer]:
+    """The layers with weights, from the inputs on."""
+    layers = []
+    widths = {}
+    for name, columns in features.columns.items():
+        optimizer = _optimizer_of(name, network)
+        widths[name] = sum(map(sizes.width, columns))
+        for column in columns:
+            plain = resolve(column, sizes.kinds)
+            if isinstance(plain, Embedding):
+                ids = sizes.ids(plain.category)
+                layers.append(_Layer(repr(column), f"{ids:,} ids x {plain.size}", ids * plain.size, optimizer))
+    if network.family in (Family.LINEAR, Family.WIDE_DEEP):
+        layers.append(_dense("outputs", widths[network.inputs[0]], network.outputs, next(iter(network.optimizers))))
+    if network.family in (Family.DNN, Family.WIDE_DEEP):
+        optimizer = list(network.optimizers)[-1]
+        width = widths[network.inputs[-1]]
+        for units in network.hidden_units:
+            layers.append(_dense(f"{network.activation} layer", width, units, optimizer))
+            if network.batch_norm:
+                layers.append(_Layer("batch normalisation", f"{units} scales and shifts", 2 * units, optimizer))
+                layers.append(_Layer("batch statistics", f"{units} means and variances", 2 * units, optimizer, False))
+            width = units
+        layers.append(_dense("outputs", width, network.outputs, optimizer))
+    return layers
+
+
+def _optimizer_of(name: str, network: Network) -> str:
+    return list(network.optimizers)[min(network.inputs.index(name), len(network.optimizers) - 1)]
+
+
+def _dense(name: str, width: int, units: int, optimizer: str) -> _Layer:
+    return _Layer(name, f"{width:,} x {units:,} + {units:,}", width * units + units, optimizer)
+
+
+def _size_rows(layers: Sequence[_Layer], network: Network, about: str) -> Explanation:
+    if network.family is Family.CUSTOM:
+        return []
+    weights = sum(layer.weights for layer in layers)
+    slots = sum(layer.weights * _slots(network.optimizers[layer.optimizer]) for layer in layers if layer.trained)
+    return [
+        ("size", "weights", f"{about}{_count(weights, 'weight')}, {_bytes(_FLOAT * weights)}"),
+        ("size", "with optimizer", f"{about}{_bytes(_FLOAT * (weights + slots))}"),
+    ]
+
+
+def _slots(chosen: ChosenOptimizer) -> int:
+    return chosen.slots
+
+
+def _data_rows(rows: Rows, settings: Mapping[str, Any]) -> Explanation:
+    batch_size = settings["batch_size"]
+    if not rows.complete:
+        return [
+            ("data", "rows", f"at least {rows.sample.num_rows:,}"),
+            ("data", "epochs", f"{settings['epochs']}, in batches of {batch_size}"),
+        ]
+    count = rows.sample.num_rows
+    steps = -(-count // batch_size)
+    return [
+        ("data", "rows", f"{count:,}"),
+        ("data", "epochs", f"{settings['epochs']}, each of {_count(steps, 'step')} in batches of {batch_size}"),
+    ]
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}" + ("" if number == 1 else "s")
+
+
+def _bytes(size: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.3g} {unit}"
+        size /= 1000
+    return f"{size:.3g} TB"

@@ -1,0 +1,99 @@
+"""From settled values to the text of a program, through the templates in ``codegen_templates``."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import jinja2
+
+from sqlflow_elastic.compiler.network import Network
+from sqlflow_elastic.compiler.plan import Features
+from sqlflow_elastic.compiler.python_text import LINE, Call, comment, line, literal, text_block
+from sqlflow_elastic.models.features import Column, Field, Label
+
+
+@functools.cache
+def environment() -> jinja2.Environment:
+    """The templates, with the few names they may use; a missing value is an error."""
+    found = jinja2.Environment(
+        loader=jinja2.PackageLoader("sqlflow_elastic.codegen_templates", ""),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,  # noqa: S701 - Python and not HTML; every value passes `literal`
+    )
+    found.filters.update(literal=literal, comment=comment, text_block=text_block)
+    found.globals.update(line=line, call=Call)
+    return found
+
+
+def render_train(
+    statement: str,
+    *,
+    name: str,
+    estimator: str,
+    select: str,
+    validation: str | None,
+    features: Features,
+    network: Network,
+    metrics: Sequence[str],
+    settings: Mapping[str, Any],
+    class_weight: str | Mapping[Any, float] | None,
+    using: bool,
+) -> str:
+    """The program of a TO TRAIN."""
+    return (
+        environment()
+        .get_template(f"train_{network.family.value}.py.j2")
+        .render(
+            statement=statement,
+            name=name,
+            estimator=estimator,
+            select=select,
+            validation=validation,
+            fields=list(features.fields),
+            columns={key: list(group) for key, group in features.columns.items()},
+            label=features.label,
+            feature_import=_import("sqlflow_elastic.models.features", {"FeatureInputs", *_classes_of(features)}),
+            network=network,
+            metrics=list(metrics),
+            settings=dict(settings),
+            class_weight=class_weight,
+            using=using,
+        )
+    )
+
+
+def render_predict(statement: str, *, name: str, select: str, target: str, batch_size: int) -> str:
+    """The program of a TO PREDICT; ``name`` is the trained model's."""
+    template = environment().get_template("predict.py.j2")
+    return template.render(statement=statement, name=name, select=select, target=target, batch_size=batch_size)
+
+
+def render_evaluate(statement: str, *, name: str, select: str, label: str, metrics: Sequence[str]) -> str:
+    """The program of a TO EVALUATE; ``name`` is the trained model's."""
+    template = environment().get_template("evaluate.py.j2")
+    return template.render(statement=statement, name=name, select=select, label=label, metrics=list(metrics))
+
+
+def _classes_of(features: Features) -> Iterable[str]:
+    """Names of the classes that the features are written with."""
+    nodes: list[Field | Column | Label] = [*features.fields, features.label]
+    nodes += [column for group in features.columns.values() for column in group]
+    while nodes:
+        node = nodes.pop()
+        yield type(node).__name__
+        if isinstance(node, Column):
+            nodes += [source for source in node.sources if isinstance(source, Column)]
+
+
+def _import(module: str, names: Iterable[str]) -> str:
+    """An import as ``ruff format`` lays it out."""
+    ordered = sorted(set(names))
+    flat = f"from {module} import {', '.join(ordered)}"
+    if len(flat) <= LINE:
+        return flat
+    return f"from {module} import (\n{''.join(f'    {name},{chr(10)}' for name in ordered)})"

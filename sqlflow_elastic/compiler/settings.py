@@ -1,0 +1,69 @@
+"""From ``train.*`` and ``validation.*`` to the arguments of `elastic.TrainSettings` and the class weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlflow_elastic.compiler.attributes import Attributes
+from sqlflow_elastic.compiler.bind import Rows
+from sqlflow_elastic.compiler.program_text import listing
+from sqlflow_elastic.models.features import ClassLabel, Label
+
+BATCH_SIZE = 32
+SEED = 0
+
+_DIRECT = {
+    "train.max_steps": "max_steps",
+    "validation.fraction": "validation_fraction",
+    "validation.steps": "validation_steps",
+    "train.patience": "patience",
+    "train.checkpoint_secs": "checkpoint_secs",
+    "train.save_checkpoints_steps": "checkpoint_steps",
+}
+
+
+def train_settings(attributes: Attributes, rows: Rows) -> dict[str, Any]:
+    """The arguments of `elastic.TrainSettings`: those that a person wants to see, and those that were given."""
+    values = attributes.values
+    batch_size = values.get("train.batch_size", BATCH_SIZE)
+    settings = {
+        "epochs": values.get("train.epoch") or default_epochs(rows, batch_size),
+        "batch_size": batch_size,
+        "seed": values.get("train.seed", SEED),
+    }
+    settings |= {argument: values[name] for name, argument in _DIRECT.items() if name in values}
+    if values.get("train.log_every_n_iter"):
+        settings["log_every_n_steps"] = values["train.log_every_n_iter"]
+    return settings
+
+
+def default_epochs(rows: Rows, batch_size: int) -> int:
+    """Enough for about 1000 steps, from 10 to 100: few rows need many passes, and many rows few."""
+    if not rows.complete:
+        return 10
+    steps = -(-rows.sample.num_rows // batch_size)
+    return int(min(100, max(10, -(-1000 // steps))))
+
+
+def class_weight(attributes: Attributes, label: Label) -> str | dict[str | int | bool, float] | None:
+    """The weights of the classes as `elastic.train` takes them. Raises: CompileError: they do not fit the classes."""
+    name = "train.class_weight"
+    weights = attributes.values.get(name)
+    if weights is None:
+        return None
+    if not isinstance(label, ClassLabel):
+        raise attributes.error(name, f"the label '{label.field}' is a number and has no classes to weigh")
+    classes = label.classes or ()
+    if isinstance(weights, list):
+        if len(weights) != len(classes):
+            has = f"the label '{label.field}' has {len(classes)} classes"
+            message = f"train.class_weight has {len(weights)} weights, and {has}"
+            raise attributes.error(name, message, f"they are {listing(map(str, classes))}")
+        return dict(zip(classes, weights, strict=True))
+    if isinstance(weights, dict):
+        unknown = [value for value in weights if value not in classes]
+        if unknown:
+            message = f"train.class_weight names {unknown[0]!r}, which is no class of the label '{label.field}'"
+            raise attributes.error(name, message, f"the classes are {listing(map(str, classes))}")
+        return {value: weights.get(value, 1.0) for value in classes}
+    return "balanced"

@@ -1,0 +1,82 @@
+"""TO PREDICT and TO EVALUATE: statements that use a trained model."""
+
+from __future__ import annotations
+
+from sqlflow_elastic.compiler.attributes import AttributeReader
+from sqlflow_elastic.compiler.bind import bind, field_at
+from sqlflow_elastic.compiler.labels import LabelReader, output_of
+from sqlflow_elastic.compiler.metrics import chosen_metrics
+from sqlflow_elastic.compiler.plan import EvaluatePlan, PredictPlan
+from sqlflow_elastic.compiler.program_text import ProgramText
+from sqlflow_elastic.compiler.render import render_evaluate, render_predict
+from sqlflow_elastic.compiler.stored import check_features, check_into, load_trained
+from sqlflow_elastic.datasource.base import DataSource, Mark
+from sqlflow_elastic.language import ast
+from sqlflow_elastic.models.zoo.attributes import EVALUATE, PREDICT
+
+BATCH_SIZE = 1024
+
+
+def compile_predict(program: ProgramText, statement: ast.Predict, source: DataSource) -> PredictPlan:
+    """The plan of a TO PREDICT. Raises: CompileError, DataSourceError, ModelStoreError."""
+    attributes = AttributeReader(program, "TO PREDICT", PREDICT).read(statement.attributes)
+    *into, target = statement.target.parts
+    trained = load_trained(program, statement.using, source)
+    check_into(program, statement.target, tuple(into), source, Mark.RESULT)
+    rows = bind(program, statement.select, source)
+    check_features(program, rows, trained, statement.select.span)
+    features = trained.features
+    if target in {name for group in features.columns.values() for column in group for name in column.fields()}:
+        message = f"'{target}' is a feature of the model '{trained.name.text}': predictions cannot take its place"
+        raise program.error(statement.target.span, message, "give the predictions a column of their own")
+    return PredictPlan(
+        program=render_predict(
+            program.text[statement.span.start : statement.span.end],
+            name=trained.name.text,
+            select=rows.select,
+            target=target,
+            batch_size=attributes.values.get("predict.batch_size", BATCH_SIZE),
+        ),
+        select=rows.select,
+        validation_select=None,
+        using=statement.using.parts,
+        into=tuple(into),
+        attributes=dict(attributes.values),
+        notes=(),
+        target=target,
+    )
+
+
+def compile_evaluate(program: ProgramText, statement: ast.Evaluate, source: DataSource) -> EvaluatePlan:
+    """The plan of a TO EVALUATE. Raises: CompileError, DataSourceError, ModelStoreError."""
+    attributes = AttributeReader(program, "TO EVALUATE", EVALUATE).read(statement.attributes)
+    trained = load_trained(program, statement.model, source)
+    if statement.into is not None:
+        check_into(program, statement.into, statement.into.parts, source, Mark.RESULT)
+    rows = bind(program, statement.select, source)
+    check_features(program, rows, trained, statement.select.span)
+    learned = trained.features.label
+    if statement.label is None:
+        name, span = learned.field, statement.select.span
+    else:
+        name, span = statement.label.text, statement.label.span
+    label = field_at(program, rows, name, span)
+    LabelReader(program, rows, source, label, span).known(learned)
+    metrics = chosen_metrics(attributes, output_of(learned))
+    return EvaluatePlan(
+        program=render_evaluate(
+            program.text[statement.span.start : statement.span.end],
+            name=trained.name.text,
+            select=rows.select,
+            label=label,
+            metrics=metrics,
+        ),
+        select=rows.select,
+        validation_select=None,
+        using=statement.model.parts,
+        into=() if statement.into is None else statement.into.parts,
+        attributes=dict(attributes.values),
+        notes=(),
+        label=label,
+        metrics=metrics,
+    )
