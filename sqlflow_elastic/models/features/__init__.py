@@ -10,6 +10,7 @@ from sqlflow_elastic.models.features.columns import (
     Category,
     CategoryHash,
     CategoryId,
+    ClassLabel,
     Column,
     Cross,
     Dense,
@@ -17,13 +18,14 @@ from sqlflow_elastic.models.features.columns import (
     Field,
     Indicator,
     Kind,
+    Label,
+    NumberLabel,
     SeqCategoryId,
     Sparse,
     TimeParts,
     Vocabulary,
     WeightedCategory,
 )
-from sqlflow_elastic.models.features.labels import ClassLabel, Label, NumberLabel
 
 if TYPE_CHECKING:
     from sqlflow_elastic.models.features.encoder import Encoder

@@ -1,10 +1,11 @@
-"""What learns one thing each from the batches of a pass, and refuses wrong values: numbers, lists, ids, vocabularies, labels."""
+"""What learns one thing each from the batches of a pass and refuses wrong values: numbers, lists, ids, labels …"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,8 +13,17 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sqlflow_elastic.errors import DataError
-from sqlflow_elastic.models.features.columns import Column, Dense, Field, Kind, Sparse, TimeParts, Vocabulary
-from sqlflow_elastic.models.features.labels import ClassLabel, ClassValue, NumberLabel
+from sqlflow_elastic.models.features.columns import (
+    ClassLabel,
+    ClassValue,
+    Dense,
+    Field,
+    Kind,
+    NumberLabel,
+    Sparse,
+    TimeParts,
+    Vocabulary,
+)
 from sqlflow_elastic.models.features.lists import check_ids, dense_numbers, id_lists, number_column
 from sqlflow_elastic.models.features.moments import Moments
 from sqlflow_elastic.models.features.raw import Rows
@@ -34,6 +44,12 @@ class NumberStatistics:
     maximum: tuple[float, ...]
     logarithmic: tuple[bool, ...]
     """Where to take a signed log1p; mean and deviation are of the numbers after it."""
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> NumberStatistics:
+        """The statistics whose attributes came back from JSON."""
+        values: dict[str, Any] = {name: tuple(v) if isinstance(v, list | tuple) else v for name, v in data.items()}
+        return cls(**values)
 
 
 class NumberLearner:
@@ -63,6 +79,12 @@ class NumberLearner:
         self._logarithmic = self._logarithmic.merge(logarithmic) if self._logarithmic else logarithmic
         self._minimum = minimum if self._minimum is None else np.minimum(self._minimum, minimum)
         self._maximum = maximum if self._maximum is None else np.maximum(self._maximum, maximum)
+
+    def check(self, rows: Rows, names: Sequence[str]) -> None:
+        """Refuse wrong values in the columns of these fields. Raises: DataError."""
+        for column in self._columns:
+            if column.field in names:
+                numbers_of(rows, column, self._fields[column.field])
 
     def result(self) -> dict[str, NumberStatistics]:
         """By the column's text."""
@@ -98,7 +120,7 @@ def numbers_of(rows: Rows, column: Dense | TimeParts, field: Field) -> NDArray[n
 
 
 def _finite(values: NDArray[np.float64]) -> list[float]:
-    return np.where(np.isfinite(values), values, 0.0).tolist()
+    return [float(value) for value in np.where(np.isfinite(values), values, 0.0)]
 
 
 class ListLearner:
@@ -191,7 +213,7 @@ class ClassLearner:
         self._counts: Counter[str | int] = Counter()
 
     def add(self, rows: Rows) -> None:
-        """Learn from a batch. Raises: DataError: a NULL, a value that is none of the given classes, too many classes."""
+        """Learn from a batch. Raises: DataError: a NULL, a value that is none of the classes, too many classes."""
         values = rows.values(self._field)
         check_classes(rows, values, self._field, self._label.classes)
         count_values(self._counts, values)
@@ -251,12 +273,3 @@ class NumberLabelLearner:
         """Means and deviations, one for each place."""
         assert self._moments is not None  # noqa: S101 - rows were added
         return tuple(self._moments.mean.tolist()), tuple(self._moments.deviation.tolist())
-
-
-def list_bound(parent: Column, source: Sparse) -> int | None:
-    """Below which ids of a `Sparse` inside another column have to be; None if they are hashed."""
-    from sqlflow_elastic.models.features.columns import CategoryHash, CategoryId
-
-    if isinstance(parent, CategoryHash):
-        return None
-    return parent.n if isinstance(parent, CategoryId) else source.shape

@@ -1,4 +1,4 @@
-"""Texts that hold lists, ``"0.2,1.7"``, ``"3,5,7"`` and ``"0:0.2,1:0.3"``, split and checked with Arrow's vectorised functions."""
+"""Texts that hold lists, ``"0.2,1.7"``, ``"3,5,7"``, ``"0:0.2,1:0.3"``, split and checked with Arrow's functions."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Raw values of a field: one Arrow type for each kind, whatever type the column came with.
 
 A column whose type differs from training's is fine as long as its values convert without loss: whole floats for an
-integer field, numbers written as text for a number field. Everything else is a `DataError` that names row, field and value.
+integer field, numbers written as text for a number field. Everything else is a `DataError` that names row, field and
+value.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ class Rows:
         return int(self._batch.num_rows)
 
     def values(self, field: Field) -> pa.Array:
-        """The field's column as float64, int64 (integers, booleans as 0 and 1, times as seconds since 1970) or string."""
+        """The field's column as float64, int64 (booleans as 0 and 1, times as seconds since 1970) or string."""
         key = (field.name, field.kind)
         if key not in self._values:
             index = self._batch.schema.get_field_index(field.name)
@@ -142,7 +143,8 @@ def _is_text(arrow: pa.DataType) -> bool:
 def _text(column: pa.Array) -> pa.Array | None:
     if pa.types.is_floating(column.type) or pa.types.is_nested(column.type):
         return None
-    return column.cast(pa.string())
+    text = column.cast(pa.string())
+    return pc.if_else(pc.equal(text, TEXT_NULL), pa.scalar(None, text.type), text)
 
 
 def blank_is_null(text: pa.Array) -> pa.Array:

@@ -1,16 +1,16 @@
-"""Columns in their plain form: what is left to the reader in `Embedding("x", 8)` or `CategoryId("x", 9)` is written out.
+"""Columns in their plain form: what `Embedding("x", 8)` or `CategoryId("x", 9)` leave to the reader is written out.
 
-After `resolve` a number column is a `Dense` or a `TimeParts`; every other one is an `Indicator` or an `Embedding` over one of
+After `resolve` a column is a `Dense`, a `TimeParts`, or an `Indicator` or `Embedding` over a category, which is one of
 
-    Vocabulary(field)    Bucket(Dense)    CategoryId(field | Bucket, n)    CategoryHash(field | category, n)    one id
-    Sparse               CategoryId(Sparse, n)                             CategoryHash(Sparse, n)              a list of ids
-    WeightedCategory(one of the lists)                                     Cross([field | category, …], n)
+    one id          Vocabulary(field), Bucket(Dense), CategoryId(field | Bucket, n), CategoryHash(field | category, n)
+    a list of ids   Sparse, CategoryId(Sparse, n), CategoryHash(Sparse, n), WeightedCategory(one of these)
+    either          Cross([field | category, …], n)
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from sqlflow_elastic.models.features.columns import (
     Bucket,
@@ -44,12 +44,7 @@ def resolve(column: Column, kinds: Mapping[str, Kind]) -> Column:
     return column
 
 
-def resolve_all(columns: Inputs, kinds: Mapping[str, Kind]) -> dict[str, list[Column]]:
-    """The plain form of all the columns of all the inputs."""
-    return {name: [resolve(column, kinds) for column in group] for name, group in columns.items()}
-
-
-def parts(columns: Inputs) -> Iterator[Column]:
+def parts(columns: Iterable[Column]) -> list[Column]:
     """Every column and every column inside one, each once, what is inside first."""
     seen: dict[Column, None] = {}
 
@@ -59,10 +54,9 @@ def parts(columns: Inputs) -> Iterator[Column]:
                 visit(source)
         seen.setdefault(column)
 
-    for group in columns.values():
-        for column in group:
-            visit(column)
-    return iter(seen)
+    for column in columns:
+        visit(column)
+    return list(seen)
 
 
 def _category(source: Source, kinds: Mapping[str, Kind]) -> Column:
@@ -85,9 +79,10 @@ def _category(source: Source, kinds: Mapping[str, Kind]) -> Column:
 
 def _ids(column: CategoryId, kinds: Mapping[str, Kind]) -> Source:
     """What a CATEGORY_ID takes its ids from: a field of one id, a list of them, or a bucket."""
-    source, delimiter = column.source, ","
+    source = column.source
+    delimiter = (source.delimiter if isinstance(source, Dense) else None) or ","
     if isinstance(source, Dense):
-        source, delimiter = source.field, source.delimiter or ","
+        source = source.field
     if isinstance(source, str):
         return Sparse(source, column.n, delimiter) if kinds[source] == "text" else source
     if isinstance(source, Sparse):

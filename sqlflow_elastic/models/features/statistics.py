@@ -16,14 +16,17 @@ from sqlflow_elastic.errors import DataError
 from sqlflow_elastic.models.features.columns import (
     CategoryHash,
     CategoryId,
+    ClassLabel,
+    ClassValue,
     Column,
     Dense,
     Field,
+    Label,
+    NumberLabel,
     Sparse,
     TimeParts,
     Vocabulary,
 )
-from sqlflow_elastic.models.features.labels import ClassLabel, ClassValue, Label, NumberLabel
 from sqlflow_elastic.models.features.learners import (
     ClassLearner,
     IdLearner,
@@ -33,10 +36,9 @@ from sqlflow_elastic.models.features.learners import (
     NumberLearner,
     NumberStatistics,
     VocabularyLearner,
-    list_bound,
 )
 from sqlflow_elastic.models.features.raw import Rows
-from sqlflow_elastic.models.features.resolve import Inputs, parts, resolve_all
+from sqlflow_elastic.models.features.resolve import parts, resolve
 
 
 @dataclass(frozen=True)
@@ -62,24 +64,22 @@ class Statistics:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Statistics:
         """The statistics that `to_json` described."""
-        numbers = {
-            key: NumberStatistics(**{n: tuple(v) if isinstance(v, list | tuple) else v for n, v in value.items()})
-            for key, value in data["numbers"].items()
-        }
-        vocabularies = {key: tuple(values) for key, values in data["vocabularies"].items()}
-        rest = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items()}
-        return cls(**(rest | {"numbers": numbers, "vocabularies": vocabularies}))
+        values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in data.items()}
+        values["vocabularies"] = {key: tuple(words) for key, words in data["vocabularies"].items()}
+        values["numbers"] = {key: NumberStatistics.from_json(number) for key, number in data["numbers"].items()}
+        return cls(**values)
 
 
 class Learners:
     """All that columns and a label learn and check, batch by batch."""
 
-    def __init__(self, columns: Inputs, fields: Sequence[Field], label: Label | None = None) -> None:
+    def __init__(self, columns: Iterable[Column], fields: Sequence[Field], label: Label | None = None) -> None:
         by_name = {field.name: field for field in fields}
-        found: list[Column] = list(parts(resolve_all(columns, {field.name: field.kind for field in fields})))
+        kinds = {field.name: field.kind for field in fields}
+        found = parts(resolve(column, kinds) for column in columns)
         self.numbers = NumberLearner([c for c in found if isinstance(c, Dense | TimeParts)], by_name)
         self.lists = [
-            ListLearner(source, by_name[source.field], list_bound(column, source))
+            ListLearner(source, by_name[source.field], _bound(column, source))
             for column in found
             for source in column.sources
             if isinstance(source, Sparse)
@@ -107,6 +107,13 @@ class Learners:
         for learner in [self.numbers, *self.lists, *self.ids, *self.vocabularies, *self.nulls, *labels]:
             learner.add(rows)
 
+    def check_text(self, rows: Rows, name: str) -> None:
+        """Check one text field's lists and numbers. Raises: DataError."""
+        for learner in self.lists:
+            if learner.column.field == name:
+                learner.add(rows)
+        self.numbers.check(rows, [name])
+
     def result(self, rows: int) -> Statistics:
         """What was learned from that many rows. Raises: DataError: the label has one class only."""
         lengths: dict[str, int] = {}
@@ -128,13 +135,20 @@ class Learners:
         )
 
 
+def _bound(parent: Column, source: Sparse) -> int | None:
+    """Below which ids of a `Sparse` inside another column have to be; None if they are hashed."""
+    if isinstance(parent, CategoryHash):
+        return None
+    return parent.n if isinstance(parent, CategoryId) else source.shape
+
+
 def learn(
-    columns: Inputs, fields: Sequence[Field], label: Label | None, batches: Iterable[pa.RecordBatch]
+    columns: Iterable[Column], fields: Sequence[Field], label: Label | None, batches: Iterable[pa.RecordBatch]
 ) -> Statistics:
     """Learn from the rows of a SELECT, read once.
 
     Args:
-        columns: the columns of each of the network's inputs.
+        columns: the columns of all the network's inputs.
         fields: the raw fields they and the label are made of.
         label: what the model learns to say, or None.
         batches: the rows; only one batch is held at a time.

@@ -1,0 +1,224 @@
+"""A trained model in one file: the features and what they learned, the label, the network, and what else belongs to it.
+
+The file is a zip of ``features.json``, ``extra.json`` and ``network.keras``. Reading it runs no code from it: JSON, and
+Keras's format in safe mode. A network that Keras cannot build again from its file (a class of the user's that is not
+registered) still has its weights there: the program builds it, `Artifact.load_weights_into` fills it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sqlflow_elastic.errors import ModelStoreError
+from sqlflow_elastic.models.features.columns import Column, Field, Label
+from sqlflow_elastic.models.features.nodes import Node
+from sqlflow_elastic.models.features.resolve import Inputs
+from sqlflow_elastic.models.features.statistics import Statistics
+
+if TYPE_CHECKING:
+    import keras
+
+    from sqlflow_elastic.models.features.encoder import Encoder
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Features:
+    """What a model reads and says: its columns by input, raw fields, label, and what was learned from the data."""
+
+    columns: dict[str, tuple[Column, ...]]
+    fields: tuple[Field, ...]
+    label: Label | None
+    statistics: Statistics
+
+    def to_json(self) -> dict[str, Any]:
+        """A dictionary of JSON values, from which `from_json` makes equal features."""
+        return {
+            "format": FORMAT,
+            "columns": {name: [column.to_json() for column in group] for name, group in self.columns.items()},
+            "fields": [field.to_json() for field in self.fields],
+            "label": self.label and self.label.to_json(),
+            "statistics": self.statistics.to_json(),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Features:
+        """The features that `to_json` described."""
+        return cls(
+            columns={name: tuple(map(Node.from_json, group)) for name, group in data["columns"].items()},
+            fields=tuple(map(Node.from_json, data["fields"])),
+            label=data["label"] and Node.from_json(data["label"]),
+            statistics=Statistics.from_json(data["statistics"]),
+        )
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A trained model's file, opened; encoder and network are made when first asked for."""
+
+    path: Path
+    features: Features
+    extra: dict[str, Any]
+
+    @property
+    def columns(self) -> dict[str, tuple[Column, ...]]:
+        """The columns of each of the network's inputs."""
+        return self.features.columns
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """The raw fields, the label's among them."""
+        return self.features.fields
+
+    @property
+    def label(self) -> Label | None:
+        """What the model says; None if it has no label."""
+        return self.features.label
+
+    @property
+    def statistics(self) -> Statistics:
+        """What was learned from the training data."""
+        return self.features.statistics
+
+    @cached_property
+    def encoder(self) -> Encoder:
+        """Encodes rows as for training."""
+        from sqlflow_elastic.models.features.encoder import Encoder
+
+        return Encoder(self.columns, self.fields, self.statistics, self.label)
+
+    @cached_property
+    def model(self) -> keras.Model:
+        """The network, from encoded arrays to outputs.
+
+        Raises: ModelStoreError: Keras cannot build it again; the program that trained it can.
+        """
+        import keras
+
+        import sqlflow_elastic.models.features.embedding  # noqa: F401 - registers the layers
+
+        with self._network() as path:
+            try:
+                return keras.saving.load_model(path, compile=False, safe_mode=True)
+            except (TypeError, ValueError, ImportError, AttributeError, KeyError) as error:
+                raise ModelStoreError(
+                    "the network cannot be built from the stored model alone, as it has a class that Keras does not "
+                    "know; register it with keras.saving.register_keras_serializable and import its module, or build "
+                    f"the network and load the weights into it ({_first_line(error)})"
+                ) from error
+
+    def load_weights_into(self, model: keras.Model) -> None:
+        """Give a network built by the same program the stored weights.
+
+        Raises: ModelStoreError: it is another network.
+        """
+        with self._network() as path:
+            try:
+                model.load_weights(path)
+            except (TypeError, ValueError, KeyError) as error:
+                raise ModelStoreError(f"the stored weights do not fit this network ({_first_line(error)})") from error
+
+    def _network(self) -> _Extracted:
+        return _Extracted(self.path)
+
+
+class _Extracted:
+    """The network's file by itself, for as long as it is needed."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._folder = tempfile.TemporaryDirectory()
+
+    def __enter__(self) -> str:
+        with zipfile.ZipFile(self._path) as archive:
+            name = next(name for name in archive.namelist() if name in NETWORK_FILES)
+            return archive.extract(name, self._folder.name)
+
+    def __exit__(self, *error: object) -> None:
+        self._folder.cleanup()
+
+
+NETWORK_FILES = ("network.keras", "network.weights.h5")
+"""The second is what a network gets that Keras cannot describe: its weights only."""
+
+
+def save_artifact(
+    path: Path,
+    *,
+    columns: Inputs,
+    fields: Sequence[Field],
+    label: Label | None,
+    statistics: Statistics,
+    model: keras.Model,
+    extra: Mapping[str, Any],
+) -> None:
+    """Write a trained model to one file, which appears whole or not at all.
+
+    Args:
+        path: the file; one that is there is replaced.
+        columns, fields, label, statistics: the features, as `Encoder` takes them.
+        model: the network, from encoded arrays to outputs.
+        extra: anything of JSON values that belongs to it.
+    """
+    features = Features({name: tuple(group) for name, group in columns.items()}, tuple(fields), label, statistics)
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
+        network = _save_network(model, Path(folder))
+        whole = Path(folder) / "artifact"
+        with zipfile.ZipFile(whole, "w", zipfile.ZIP_STORED) as archive:
+            archive.writestr("features.json", json.dumps(features.to_json(), ensure_ascii=False))
+            archive.writestr("extra.json", json.dumps(dict(extra), ensure_ascii=False))
+            archive.write(network, network.name)
+        with whole.open("rb+") as file:
+            os.fsync(file.fileno())
+        whole.replace(path)
+
+
+def _save_network(model: keras.Model, folder: Path) -> Path:
+    network = folder / NETWORK_FILES[0]
+    try:
+        model.save(network)
+    except (NotImplementedError, TypeError, ValueError):  # a class of the user's without a get_config that works
+        network = folder / NETWORK_FILES[1]
+        model.save_weights(network)
+    return network
+
+
+def load_artifact(path: Path) -> Artifact:
+    """Open a trained model's file.
+
+    Raises: ModelStoreError: it is missing or damaged, or written by a newer version.
+    """
+    features, extra = _read(path)
+    return Artifact(path, features, extra)
+
+
+def read_features(path: Path) -> Features:
+    """The features of a trained model, without TensorFlow. Raises: ModelStoreError: as `load_artifact`."""
+    return _read(path)[0]
+
+
+def _read(path: Path) -> tuple[Features, dict[str, Any]]:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            data = json.loads(archive.read("features.json"))
+            extra = json.loads(archive.read("extra.json"))
+        if data["format"] > FORMAT:
+            raise ModelStoreError(
+                f"the model was written by a newer version (format {data['format']}, known is {FORMAT})"
+            )
+        return Features.from_json(data), extra
+    except (OSError, zipfile.BadZipFile, KeyError, TypeError, ValueError) as error:
+        raise ModelStoreError(f"the model's file is missing or damaged ({_first_line(error)})") from error
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:200]
