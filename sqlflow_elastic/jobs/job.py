@@ -53,7 +53,7 @@ class Job:
         """Stop it, from any thread: `events` raises JobCancelled soon, when its process is gone."""
         self._cancelled.set()
 
-    def events(self) -> Iterator[Event]:
+    def events(self) -> Generator[Event, None, None]:
         """Run the job and yield what it tells; the end of the iterator is its success. Call it once.
 
         A process that is killed (out of memory, kill -9, a crash) is started again, at most `RESTARTS` times; it goes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from sqlflow_elastic import language
 from sqlflow_elastic.cluster import Cluster, LocalCluster
-from sqlflow_elastic.config import load_config
+from sqlflow_elastic.config import Config, load_config
 from sqlflow_elastic.datasource import DataSource, open_source
 from sqlflow_elastic.errors import CompileError, ParseError, SQLFlowError
 from sqlflow_elastic.events import Event, Failed, Result, Rows, StatementStarted
@@ -61,7 +61,7 @@ def connect(url: str | None = None, *, work_dir: str | Path | None = None) -> Se
         config = dataclasses.replace(config, datasource=url)
     if work_dir is not None:
         config = dataclasses.replace(config, work_dir=str(work_dir))
-    return Session(open_source(config.datasource_or_default()), LocalCluster(), config.jobs_folder)
+    return Session.open(config)
 
 
 class Session:
@@ -78,6 +78,11 @@ class Session:
         database = Background(source.cancel, self._cancelled)
         self._context = Context(source, database, cluster, jobs_folder, self._cancelled)
 
+    @classmethod
+    def open(cls, config: Config) -> Self:
+        """A session on the settings' data source and this machine. Raises: DataSourceError: it cannot be reached."""
+        return cls(open_source(config.datasource_or_default()), LocalCluster(), config.jobs_folder)
+
     @property
     def source(self) -> DataSource:
         """The database. Not to be used while a program runs."""
@@ -87,7 +92,7 @@ class Session:
         """Begin importing TensorFlow in the background, for a session in which somebody is about to type."""
         self._context.cluster.warm_up()
 
-    def execute(self, sql: str) -> Iterator[Event]:
+    def execute(self, sql: str) -> Generator[Event, None, None]:
         """Run a program, statement by statement, yielding what happens.
 
         Each statement begins with StatementStarted and ends with Result, or with Failed, after which nothing more runs.
@@ -133,6 +138,19 @@ class Session:
                 batches = [event.batch] if fresh else [*batches, event.batch]
                 fresh = False
         return pa.Table.from_batches(batches) if batches else pa.table({})
+
+    def compile(self, sql: str) -> list[str]:
+        """The Python programs that a program's TO TRAIN, TO PREDICT and TO EVALUATE statements become; nothing runs.
+
+        Raises: ParseError, CompileError. DataSourceError: the database refused to describe a SELECT.
+        """
+        from sqlflow_elastic.compiler import compile_statement
+
+        return [
+            compile_statement(statement, sql, self.source).program
+            for statement in language.parse(sql, self.source.dialect)
+            if isinstance(statement, ast.Train | ast.Predict | ast.Evaluate)
+        ]
 
     def export(self, model: str, directory: str | Path) -> None:
         """Write a trained model as a Keras file and a TensorFlow SavedModel that take raw columns.
