@@ -120,12 +120,17 @@ class FeatureInputs:
         return (ids,) if places.weights is None else (ids, _take(self._arrays["weights"], places.weights))
 
     def _unique(self, base: str) -> str:
-        """A layer's name that no other has, of the characters that TensorFlow allows."""
-        if not base.isascii():
-            base = base.encode("punycode").decode("ascii")
-        base = re.sub(r"[^A-Za-z0-9_.]", "_", base)
+        """A layer's name that no other has."""
+        base = ascii_name(base)
         self._names[base] = self._names.get(base, 0) + 1
         return base if self._names[base] == 1 else f"{base}_{self._names[base]}"
+
+
+def ascii_name(name: str) -> str:
+    """A name made of the characters that TensorFlow's graphs allow."""
+    if not name.isascii():
+        name = name.encode("punycode").decode("ascii")
+    return re.sub(r"[^A-Za-z0-9_.]", "_", name)
 
 
 def name_of(column: Column) -> str:

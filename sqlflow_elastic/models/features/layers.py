@@ -26,7 +26,7 @@ class _Preprocessing(keras.layers.Layer):  # type: ignore[misc]
     """A layer without weights whose inputs keep the type they come with."""
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(autocast=False, trainable=False, **options)
+        super().__init__(**{"autocast": False, "trainable": False, **options})
 
 
 @keras.saving.register_keras_serializable(PACKAGE)

@@ -1,0 +1,82 @@
+"""A trained model for use elsewhere: one that takes raw columns, as a Keras file and as a TensorFlow SavedModel."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import keras
+import tensorflow as tf
+from keras import ops
+
+from sqlflow_elastic.models.artifact import Artifact, load_artifact
+from sqlflow_elastic.models.features.columns import ClassLabel
+from sqlflow_elastic.models.features.inputs import ascii_name
+from sqlflow_elastic.models.features.raw import INTEGER_NULL, TEXT_NULL
+
+#: What stands for NULL in a raw input of each type; JSON has no NaN.
+NULLS: dict[str, Any] = {"float64": "NaN", "int64": INTEGER_NULL, "string": TEXT_NULL}
+
+
+def raw_model(artifact: Artifact) -> keras.Model:
+    """Encoder and network as one model.
+
+    Input: a dictionary of tensors [rows] by field: float64 (NaN is NULL), int64 (the smallest is NULL; times are
+    seconds since 1970, booleans 0 and 1) or string (``\\N`` is NULL).
+    Output: probabilities float32 [rows, classes] in the order of the classes, or what the network says, if it is no
+    classifier.
+    """
+    encoder = artifact.encoder
+    inputs = {name: keras.Input((), dtype=tensor.dtype, name=name) for name, tensor in encoder.model.input.items()}
+    outputs = artifact.model(encoder.model(inputs))
+    if isinstance(artifact.label, ClassLabel):
+        outputs = probabilities(outputs)
+    return keras.Model(inputs, outputs)
+
+
+def probabilities(logits: Any) -> Any:
+    """A classifier's outputs, [rows, 1] or [rows, classes] → probabilities [rows, classes]."""
+    if logits.shape[1] == 1:
+        return ops.concatenate([ops.sigmoid(-logits), ops.sigmoid(logits)], axis=1)
+    return ops.softmax(logits)
+
+
+def export(artifact_path: Path, directory: Path) -> None:
+    """Write a trained model that takes raw columns.
+
+    ``directory`` gets
+
+    - ``model.keras``; to load it, import this module: it has layers of this package;
+    - ``saved_model/``, for ``tf.saved_model.load(…).serve({field: tensor})`` without this package;
+    - ``model.json``: the inputs with their types and what is NULL there, and the classes.
+
+    Raises: ModelStoreError: the artifact is damaged, or its network cannot be built without its program.
+    """
+    artifact = load_artifact(artifact_path)
+    model = raw_model(artifact)
+    directory.mkdir(parents=True, exist_ok=True)
+    model.save(directory / "model.keras")
+    module = tf.Module()
+    module.model = model
+    module.serve = tf.function(lambda raw: model(raw), input_signature=[_signature(model)], autograph=False)
+    tf.saved_model.save(module, str(directory / "saved_model"), signatures=module.serve)
+    description = {
+        "inputs": {
+            name: {
+                "kind": next(field.kind for field in artifact.fields if field.name == name),
+                "dtype": spec.dtype.name,
+                "null": NULLS[spec.dtype.name],
+                "signature_name": spec.name,
+            }
+            for name, spec in _signature(model).items()
+        },
+        "classes": list(artifact.statistics.classes) or None,
+    }
+    text = json.dumps(description, ensure_ascii=False, indent=2)
+    (directory / "model.json").write_text(text + "\n", encoding="utf-8")
+
+
+def _signature(model: keras.Model) -> dict[str, tf.TensorSpec]:
+    """The raw inputs as a function's arguments; names are of the characters that a graph allows."""
+    return {name: tf.TensorSpec([None], tensor.dtype, name=ascii_name(name)) for name, tensor in model.input.items()}
