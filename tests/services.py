@@ -2,9 +2,9 @@
 
     python -m tests.services run -- pytest tests/datasource
 
-starts MariaDB and PostgreSQL, sets ``SQLFLOW_ELASTIC_TEST_MYSQL`` and ``SQLFLOW_ELASTIC_TEST_POSTGRESQL`` to their URLs,
-runs the command, stops them and returns the command's exit code. Killed itself, it takes the servers with it: the kernel
-ends a child whose parent died (``setpriv --pdeathsig``).
+starts MariaDB and PostgreSQL, sets ``SQLFLOW_ELASTIC_TEST_MYSQL`` and ``SQLFLOW_ELASTIC_TEST_POSTGRESQL`` to their
+URLs, runs the command, stops them and returns the command's exit code. Killed itself, it takes the servers with it: the
+kernel ends a child whose parent died (``setpriv --pdeathsig``).
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ class Server(Protocol):
     """A database server in a folder."""
 
     variable: str
+    folder: Path
 
     def initialise(self) -> subprocess.Popen[bytes]:
         """Begin to fill the data folder."""
@@ -141,8 +142,15 @@ class PostgreSQL:
         )
 
     def connect(self) -> None:
-        where = {"host": "127.0.0.1", "port": self.port, "user": USER, "password": PASSWORD, "connect_timeout": 5}
-        with psycopg.connect(dbname="postgres", autocommit=True, **where) as connection:
+        with psycopg.connect(
+            host="127.0.0.1",
+            port=self.port,
+            user=USER,
+            password=PASSWORD,
+            dbname="postgres",
+            connect_timeout=5,
+            autocommit=True,
+        ) as connection:
             connection.execute(f"CREATE DATABASE {DATABASE}")
 
     @property
@@ -232,7 +240,7 @@ def _await(server: Server, process: subprocess.Popen[bytes], deadline: float) ->
 
 
 def _log(server: Server) -> str:
-    return (getattr(server, "folder", Path()) / "log").read_text(errors="replace")[-4000:]
+    return (server.folder / "log").read_text(errors="replace")[-4000:]
 
 
 def _stop(server: Server, process: subprocess.Popen[bytes]) -> None:

@@ -29,12 +29,25 @@ class MissingTable(DataSourceError):  # noqa: N818
     """The engine says that there is no such table, schema or database."""
 
 
+class _FromCaller(Exception):  # noqa: N818
+    """Carries an error of the caller's rows past the translation of driver errors."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
 @dataclass(eq=False)
 class Running(Generic[Connection]):
     """A statement that runs, or whose rows are still being read."""
 
     connection: Connection
     cancelled: bool = False
+
+    def check(self) -> None:
+        """Raises: DataSourceError: somebody cancelled it."""
+        if self.cancelled:
+            raise DataSourceError("the statement was cancelled") from None
 
 
 class Engine(DataSource, Generic[Connection]):
@@ -216,8 +229,7 @@ class Engine(DataSource, Generic[Connection]):
         while True:
             with self._translated(running):
                 batch = next(batches, None)
-            if running.cancelled:
-                raise DataSourceError("the statement was cancelled")
+            running.check()
             if batch is None:
                 return
             yield batch
@@ -228,8 +240,8 @@ class Engine(DataSource, Generic[Connection]):
         try:
             yield
         except self.driver_errors as error:
-            if running is not None and running.cancelled:
-                raise DataSourceError("the statement was cancelled") from None
+            if running is not None:
+                running.check()
             message = self._message(error).strip()
             for secret in self._secrets:
                 message = message.replace(secret, "***")
@@ -241,8 +253,7 @@ class Engine(DataSource, Generic[Connection]):
     def columns(self, table: tuple[str, ...]) -> pa.Schema | None:
         """See `DataSource.columns`."""
         try:
-            with self.query(f"SELECT * FROM {self.quote(table)} LIMIT 0") as stream:  # noqa: S608
-                return stream.schema
+            return self._table(f"SELECT * FROM {self.quote(table)} LIMIT 0").schema  # noqa: S608
         except MissingTable:
             return None
 
@@ -260,14 +271,21 @@ class Engine(DataSource, Generic[Connection]):
     ) -> int:
         """See `DataSource.write_table`."""
         self._check_replaceable(table)
-        with self._statement() as running, self._translated(running):
-            return self._load(running.connection, table, contract_schema(schema), self._passed(batches, running), mark)
+        try:
+            with self._statement() as running, self._translated(running):
+                passed = self._passed(batches, running)
+                return self._load(running.connection, table, contract_schema(schema), passed, mark)
+        except _FromCaller as wrapped:
+            raise wrapped.error from None
 
     def _passed(self, batches: Iterable[pa.RecordBatch], running: Running[Connection]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            if running.cancelled:
-                raise DataSourceError("the statement was cancelled")
-            yield batch
+        """The caller's batches; an error from there is kept apart from the driver's."""
+        try:
+            for batch in batches:
+                running.check()
+                yield batch
+        except Exception as error:
+            raise _FromCaller(error) from error
 
     def _check_replaceable(self, table: tuple[str, ...]) -> None:
         if self.mark(table) is None and self.columns(table) is not None:
