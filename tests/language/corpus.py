@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,9 +36,9 @@ def _examples(folder: Path) -> Iterator[Example]:
     for path in sorted(folder.glob("*/*.sql")):
         dialects = DIALECTS if path.parent.name == "any" else (path.parent.name,)
         line_number = 1
-        for block in path.read_text("utf-8").split("--- ")[1:]:
+        for block in re.split("^--- ", path.read_text("utf-8"), flags=re.MULTILINE)[1:]:
             title, _, body = block.partition("\n")
-            program, _, message = body.partition("---\n")
+            program, _, message = body.partition("\n---\n")
             place = f"{path.parent.name}/{path.name}:{line_number}"
             yield Example(place, dialects, title, program.removesuffix("\n"), message.removesuffix("\n"))
             line_number += block.count("\n")
