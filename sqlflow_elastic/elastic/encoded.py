@@ -1,25 +1,31 @@
 """Encoded rows: a snapshot after the encoder, as memory-mapped arrays.
 
-A snapshot is encoded once per job. Each of the encoder's arrays is one ``.npy`` file whose rows are contiguous, written by
-appending (no page of it stays in this process) and read through a memory map; a manifest, written last, says that all are whole.
+A snapshot is encoded once per job. Each of the encoder's arrays is one ``.npy`` file whose rows are contiguous, written
+by appending (no page of it stays in this process) and read through a memory map; a manifest, written last, says that
+all are whole.
 """
 
 from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
 import numpy as np
-import pyarrow as pa
 
 from sqlflow_elastic.elastic.dataset import ArrayDataset
 from sqlflow_elastic.elastic.folder import write_json
+from sqlflow_elastic.elastic.running import Run
+from sqlflow_elastic.elastic.settings import TrainSettings
+from sqlflow_elastic.elastic.snapshot import Snapshot
+from sqlflow_elastic.errors import DataError
+from sqlflow_elastic.models.features.encoder import Encoder
 
+MANIFEST = "manifest.json"
 _LABELS = "labels"
 
 
@@ -64,55 +70,70 @@ class ArrayWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
         short = {name: column.rows for name, column in self._columns.items() if column.rows != self._rows}
         if kind is None and short:
             raise ValueError(f"promised {self._rows} rows, wrote {short}")
 
 
-def encode_rows(
-    folder: Path,
-    batches: Iterator[pa.RecordBatch],
-    encode: Callable[[pa.RecordBatch], Mapping[str, np.ndarray[Any, Any]]],
-    encode_label: Callable[[pa.RecordBatch], np.ndarray[Any, Any]] | None,
-    held_out: np.ndarray[Any, Any],
-    on_rows: Callable[[int], None],
-) -> None:
-    """Encode batches into ``folder/train`` and the held-out rows into ``folder/validation``; a finished cache is kept as it is.
+def encode_snapshot(
+    run: Run, snapshot: Snapshot, encoder: Encoder, folder: Path, settings: TrainSettings | None = None
+) -> tuple[ArrayDataset, ArrayDataset | None]:
+    """Encode features and label of a snapshot into ``folder``, or open what a killed process has encoded there.
 
     Args:
-        held_out: bool [rows], True for the rows that go to validation.
-        on_rows: told how many rows are done, after each batch.
+        run: told the progress.
+        snapshot: the rows.
+        encoder: of the model.
+        folder: takes the arrays.
+        settings: say which rows to hold out; None for none.
+
+    Returns:
+        The rows, and those held out, if there are any.
+
+    Raises: DataError: a value cannot be encoded, or no row would be left.
     """
-    if (folder / "manifest.json").exists():
-        return
+    if not (folder / MANIFEST).exists():
+        held_out = np.zeros(snapshot.rows, dtype=bool)
+        if settings is not None:
+            held_out = held_out_rows(snapshot.rows, settings.validation_fraction, settings.seed)
+        if held_out.all():
+            raise DataError(
+                f"{snapshot.rows} rows are too few: none would be left to train on"
+                if snapshot.rows
+                else "there are no rows"
+            )
+        _encode(run, snapshot, encoder, folder, held_out)
+    manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    return _open(folder / "rows"), _open(folder / "held_out") if manifest["held_out"] else None
+
+
+def _encode(run: Run, snapshot: Snapshot, encoder: Encoder, folder: Path, held_out: np.ndarray[Any, Any]) -> None:
+    """Write all rows: those of the mask into ``held_out/``, the others into ``rows/``; then the manifest."""
     shutil.rmtree(folder, ignore_errors=True)
     held = int(held_out.sum())
     done = 0
-    with ArrayWriter(folder / "train", len(held_out) - held) as train, ArrayWriter(folder / "validation", held) as validation:
-        for batch in batches:
-            arrays = dict(encode(batch))
-            if encode_label is not None:
-                arrays[_LABELS] = encode_label(batch)
+    with ArrayWriter(folder / "rows", snapshot.rows - held) as rows, ArrayWriter(folder / "held_out", held) as rest:
+        for batch in run.counted(snapshot, "preparing"):
+            arrays = encoder.encode(batch, done)
+            if encoder.label is not None:
+                arrays[_LABELS] = encoder.encode_label(batch, done)
             out = held_out[done : done + batch.num_rows]
             done += batch.num_rows
             if held:
-                validation.append({name: array[out] for name, array in arrays.items()})
+                rest.append({name: array[out] for name, array in arrays.items()})
                 arrays = {name: array[~out] for name, array in arrays.items()}
-            train.append(arrays)
-            on_rows(done)
-    write_json(folder / "manifest.json", {"train": len(held_out) - held, "validation": held})
+            rows.append(arrays)
+    write_json(folder / MANIFEST, {"rows": snapshot.rows - held, "held_out": held})
 
 
-def open_encoded(folder: Path, part: str) -> ArrayDataset | None:
-    """The ``train`` or ``validation`` part of an encoded snapshot, memory-mapped; None where it holds no row."""
-    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-    if not manifest[part]:
-        return None
-    arrays = {path.stem: np.load(path, mmap_mode="r") for path in sorted((folder / part).glob("*.npy"))}
+def _open(folder: Path) -> ArrayDataset:
+    arrays = {path.stem: np.asarray(np.load(path, mmap_mode="r")) for path in sorted(folder.glob("*.npy"))}
     labels = arrays.pop(_LABELS, None)
-    return ArrayDataset(features=arrays, labels=labels, weights=None)
+    return ArrayDataset(arrays, labels)
 
 
 def held_out_rows(rows: int, fraction: float, seed: int) -> np.ndarray[Any, Any]:

@@ -54,6 +54,16 @@ class JobFolder:
         return self.path / "encoded"
 
     @property
+    def encoded_validation(self) -> Path:
+        """The same over the validation rows."""
+        return self.path / "encoded_validation"
+
+    @property
+    def statistics(self) -> Path:
+        """What the features learned from the snapshot."""
+        return self.path / "statistics.json"
+
+    @property
     def checkpoints(self) -> Path:
         """The trainer's checkpoints."""
         return self.path / "checkpoints"
@@ -70,7 +80,7 @@ class JobFolder:
 
     @property
     def predictions(self) -> Path:
-        """A snapshot of the rows a prediction job ends with."""
+        """A snapshot of what a prediction job ends with: the predictions, row by row as in the snapshot."""
         return self.path / "output" / "predictions"
 
 

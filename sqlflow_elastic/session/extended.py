@@ -72,9 +72,9 @@ def _predict(context: Context, statement: ast.Predict, text: str) -> Running:
     """Write the SELECT's rows with a model's predictions into a table."""
     plan: PredictPlan = yield from _compile(context, statement, text)
     with job_folder(context.jobs_folder) as folder:
-        yield from _run(context, plan, folder)
+        snapshot = yield from _run(context, plan, folder)
         predictions = Snapshot.open(str(folder.predictions))
-        rows = yield from _write(context, plan.into, predictions)
+        rows = yield from _write(context, plan.into, snapshot, predictions)
     return Outcome(f"Predicted {rows:,} rows; saved in {'.'.join(plan.into)}", {"rows": rows})
 
 
@@ -133,14 +133,22 @@ def _summary(folder: JobFolder) -> dict[str, Any]:
     return summary
 
 
-def _write(context: Context, table: tuple[str, ...], snapshot: Snapshot) -> Generator[Event, None, int]:
+def _write(
+    context: Context, table: tuple[str, ...], snapshot: Snapshot, predictions: Snapshot
+) -> Generator[Event, None, int]:
+    """Write the rows with their predictions as the last column, in the place of one of that name."""
+    (target,) = predictions.schema
+    kept = [name for name in snapshot.schema.names if name != target.name]
+    schema = pa.schema([*(snapshot.schema.field(name) for name in kept), target])
+
     def call(emit: Emit) -> int:
-        return context.source.write_table(table, snapshot.schema, batches(emit), Mark.RESULT)
+        return context.source.write_table(table, schema, batches(emit), Mark.RESULT)
 
     def batches(emit: Emit) -> Iterator[pa.RecordBatch]:
         on_rows, done = row_progress(emit, "saving", snapshot.rows), 0
-        for batch in snapshot.batches():
-            yield batch
+        for batch, predicted in zip(snapshot.batches(), predictions.batches(), strict=True):
+            columns = [*(batch.column(name) for name in kept), predicted.column(0)]
+            yield pa.record_batch(columns, schema=schema)
             done += batch.num_rows
             on_rows(done)
 

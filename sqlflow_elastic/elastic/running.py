@@ -1,0 +1,150 @@
+"""How a program runs: as a session's job, or alone.
+
+A job has its folder and the descriptor for its events in two environment variables (see `folder`). A program started by
+hand has neither: it makes a folder of its own, and its events are lines on standard error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Protocol
+
+import pyarrow as pa
+
+from sqlflow_elastic import events
+from sqlflow_elastic.elastic.folder import EVENTS_VARIABLE, JOB_VARIABLE, JobFolder
+from sqlflow_elastic.elastic.snapshot import Snapshot
+from sqlflow_elastic.errors import JobCancelled, SQLFlowError
+
+Emit = Callable[[events.Event], None]
+
+_PROGRESS_SECONDS = 0.25
+
+
+class RowSource(Protocol):
+    """Where a program that runs alone gets its rows: `sqlflow_elastic.datasource.Query` is one."""
+
+    def snapshot(self, into: str, on_rows: Callable[[int], None] | None = None) -> Snapshot:
+        """Write the rows as a snapshot into a folder."""
+        ...
+
+
+def _cancel() -> None:
+    raise JobCancelled("the job was stopped")
+
+
+@dataclass
+class Run:
+    """One run of a program.
+
+    Attributes:
+        folder: where everything of it lies.
+        emit: takes its events.
+        stop: what SIGTERM and Ctrl-C do, in the main thread; by default they end the run at once with `JobCancelled`.
+    """
+
+    folder: JobFolder
+    emit: Emit
+    stop: Callable[[], None] = field(default=_cancel)
+    _last: float = 0.0
+
+    def progress(self, phase: str, done: int, total: int | None) -> None:
+        """Tell how many rows of a phase are done, a few times a second and at its end."""
+        now = time.monotonic()
+        if done == total or now - self._last >= _PROGRESS_SECONDS:
+            self._last = now
+            self.emit(events.Progress(phase, done, total, unit="rows"))
+
+    def rows(self, source: RowSource, path: Path) -> Snapshot:
+        """The snapshot at ``path``; a program that runs alone reads it from its source if it is not there."""
+        if JOB_VARIABLE in os.environ or (path / "manifest.json").exists():
+            return Snapshot.open(str(path))
+        return source.snapshot(str(path), lambda done: self.progress("reading", done, None))
+
+    def counted(self, snapshot: Snapshot, phase: str) -> Iterator[pa.RecordBatch]:
+        """The batches of a snapshot, with progress."""
+        done = 0
+        for batch in snapshot.batches():
+            yield batch
+            done += batch.num_rows
+            self.progress(phase, done, snapshot.rows)
+
+    def done(self, text: str, result: Path) -> None:
+        """Tell a person that a program run by hand is done, and where its result is; a job's session knows."""
+        if JOB_VARIABLE not in os.environ:
+            self.emit(events.Message(f"{text}: {result}"))
+
+
+@contextmanager
+def running(name: str) -> Iterator[Run]:
+    """The run of this process. An error of the user's is told as an event, and the process ends with exit code 1."""
+    run = _begin(name)
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        run.stop()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, on_signal)
+    try:
+        yield run
+    except SQLFlowError as error:
+        run.emit(events.Failed(error))
+        sys.exit(1)
+
+
+def _begin(name: str) -> Run:
+    if JOB_VARIABLE in os.environ:
+        descriptor = int(os.environ[EVENTS_VARIABLE])
+        return Run(JobFolder(Path(os.environ[JOB_VARIABLE])), lambda event: _send(descriptor, event))
+    program = sys.modules["__main__"]
+    parser = argparse.ArgumentParser(description=program.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--folder", type=Path, help=f"where to keep rows, checkpoints and the result (default: {name}.job)"
+    )
+    parser.add_argument("--model", type=Path, help="the trained model to start from (a model.artifact file)")
+    arguments = parser.parse_args()
+    folder = JobFolder((arguments.folder or Path(f"{name}.job")).absolute())
+    folder.path.mkdir(parents=True, exist_ok=True)
+    if arguments.model is not None and not folder.model.exists():
+        folder.model.symlink_to(arguments.model.absolute())
+    return Run(folder, _show)
+
+
+def _send(descriptor: int, event: events.Event) -> None:
+    data = (events.to_json(event) + "\n").encode()
+    try:
+        while data:
+            data = data[os.write(descriptor, data) :]
+    except BrokenPipeError:
+        raise JobCancelled("the session that started this job is gone") from None
+
+
+def _show(event: events.Event) -> None:
+    """An event as a line for a person."""
+    match event:
+        case events.Progress(phase, done, total, unit):
+            line = f"{phase}: {done:,}" + (f" of {total:,}" if total else "") + f" {unit}"
+            line += "" if event.epoch is None else f", epoch {event.epoch} of {event.epochs}"
+            line += "" if event.loss is None else f", loss {event.loss:.4f}"
+            line += "" if event.samples_per_second is None else f", {event.samples_per_second:,.0f} samples/s"
+        case events.Metrics(split, _, epoch, values):
+            line = f"{split}" + ("" if epoch is None else f" after epoch {epoch}")
+            line += ": " + ", ".join(f"{name} {value:.4f}" for name, value in values.items())
+        case events.Message(text, level):
+            line = text if level == "info" else f"{level}: {text}"
+        case events.Failed(error):
+            line = f"error: {error}"
+        case events.Result(text):
+            line = text
+        case _:
+            return
+    sys.stderr.write(line + "\n")

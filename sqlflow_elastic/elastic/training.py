@@ -1,0 +1,156 @@
+"""`train`: the call a training program ends in."""
+
+from __future__ import annotations
+
+import json
+import platform
+import time
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import version
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from sqlflow_elastic import events
+from sqlflow_elastic.elastic.batch import Batch
+from sqlflow_elastic.elastic.dataset import ArrayDataset
+from sqlflow_elastic.elastic.encoded import encode_snapshot
+from sqlflow_elastic.elastic.folder import write_json
+from sqlflow_elastic.elastic.optimizers import Optimizers
+from sqlflow_elastic.elastic.running import RowSource, Run, running
+from sqlflow_elastic.elastic.settings import TrainSettings
+from sqlflow_elastic.elastic.snapshot import Snapshot
+from sqlflow_elastic.elastic.trainer import Trainer
+from sqlflow_elastic.models.artifact import load_artifact, save_artifact
+from sqlflow_elastic.models.features.columns import Column, Field, Label
+from sqlflow_elastic.models.features.encoder import Encoder
+from sqlflow_elastic.models.features.inputs import FeatureInputs
+from sqlflow_elastic.models.features.statistics import Statistics, learn
+
+ClassWeight = str | Mapping[Any, float] | None
+
+
+def train(
+    *,
+    name: str,
+    rows: RowSource,
+    validation: RowSource | None,
+    fields: Sequence[Field],
+    columns: Mapping[str, Sequence[Column]],
+    label: Label | None,
+    build_model: Callable[[FeatureInputs], keras.Model],
+    gradients: Callable[[keras.Model, Batch], tuple[tf.Tensor, list[Any]]],
+    sample_losses: Callable[[tf.Tensor, tf.Tensor], tf.Tensor],
+    optimizers: Callable[[keras.Model], Optimizers],
+    metrics: Sequence[str],
+    settings: TrainSettings,
+    class_weight: ClassWeight = None,
+    using: bool = False,
+) -> None:
+    """Train a model and leave its artifact in the job's folder.
+
+    Args:
+        name: the model's name.
+        rows: where the rows come from when the program runs alone; a job finds their snapshot in its folder.
+        validation: the same for ``validation.select``; None without one.
+        fields, columns, label: the features, see `sqlflow_elastic.models.features.columns`.
+        build_model: the network over the encoded features.
+        gradients: a batch's loss (scalar) and the gradients of ``model.trainable_variables``, both sums over samples.
+        sample_losses: losses of single samples, [rows], from labels and outputs; used on validation rows.
+        optimizers: who updates which variables.
+        metrics: names of what to measure on validation rows.
+        settings: epochs, batch size, seed and the like.
+        class_weight: "balanced", or the weight of each class by its label; None: all weigh 1.
+        using: go on from the trained model in the job's folder: its features, statistics and weights.
+    """
+    with running(name) as run:
+        begun = time.monotonic()
+        keras.utils.set_random_seed(settings.seed)
+        snapshot = run.rows(rows, run.folder.snapshot)
+        statistics = _statistics(run, snapshot, fields, columns, label, using)
+        encoder = Encoder(columns, fields, statistics, label)
+        dataset, held_out = encode_snapshot(run, snapshot, encoder, run.folder.encoded, settings)
+        if validation is not None:
+            chosen = run.rows(validation, run.folder.validation)
+            held_out, _ = encode_snapshot(run, chosen, encoder, run.folder.encoded_validation)
+        model = build_model(FeatureInputs(encoder))
+        if using:
+            load_artifact(run.folder.model).load_weights_into(model)
+        trainer = Trainer(
+            model,
+            gradients,
+            optimizers(model),
+            _weighted(dataset, statistics, class_weight),
+            settings,
+            sample_losses=sample_losses,
+            metrics=metrics,
+            validation=held_out,
+            checkpoints=run.folder.checkpoints,
+            emit=run.emit,
+        )
+        run.stop = trainer.stop
+        result = trainer.run()
+        run.emit(events.Progress("saving", 0))
+        summary = {
+            "metrics": dict(result.metrics),
+            "loss": result.loss,
+            "steps": result.steps,
+            "epochs": result.epochs,
+            "stopped_early": result.stopped_early,
+            "samples_per_second": result.samples_per_second,
+            "way": result.way,
+            "rows": snapshot.rows,
+            "parameters": model.count_params(),
+            "seconds": time.monotonic() - begun,
+            "versions": {
+                "python": platform.python_version(),
+                "sqlflow-elastic": version("sqlflow-elastic"),
+                "tensorflow": tf.__version__,
+                "keras": keras.__version__,
+            },
+        }
+        run.folder.trained.parent.mkdir(exist_ok=True)
+        save_artifact(
+            run.folder.trained,
+            columns=columns,
+            fields=fields,
+            label=label,
+            statistics=statistics,
+            model=model,
+            extra={"name": name, "summary": summary},
+        )
+        write_json(run.folder.summary, summary)
+        run.done(f"trained {name} in {summary['seconds']:.1f} s", run.folder.trained)
+
+
+def _statistics(
+    run: Run,
+    snapshot: Snapshot,
+    fields: Sequence[Field],
+    columns: Mapping[str, Sequence[Column]],
+    label: Label | None,
+    using: bool,
+) -> Statistics:
+    """What the columns learn from the rows; a resumed job has it on disk, a continued model brings its own."""
+    if using:
+        return load_artifact(run.folder.model).statistics
+    if run.folder.statistics.exists():
+        return Statistics.from_json(json.loads(run.folder.statistics.read_text(encoding="utf-8")))
+    statistics = learn(columns, fields, label, run.counted(snapshot, "preparing"))
+    write_json(run.folder.statistics, statistics.to_json())
+    return statistics
+
+
+def _weighted(dataset: ArrayDataset, statistics: Statistics, class_weight: ClassWeight) -> ArrayDataset:
+    """The rows with the weights of their classes; "balanced": all classes weigh the same, and a row 1 on average."""
+    if class_weight is None or dataset.labels is None:
+        return dataset
+    if class_weight == "balanced":
+        counts = np.bincount(dataset.labels, minlength=len(statistics.classes))
+        weights = len(dataset) / (len(counts) * np.maximum(counts, 1))
+    else:
+        assert not isinstance(class_weight, str)  # noqa: S101 - the compiler lets no other word through
+        weights = np.array([class_weight.get(label, 1.0) for label in statistics.classes])
+    return ArrayDataset(dataset.features, dataset.labels, weights.astype(np.float32)[dataset.labels])
