@@ -138,7 +138,8 @@ def _statistics(
         return load_artifact(run.folder.model).statistics
     if run.folder.statistics.exists():
         return Statistics.from_json(json.loads(run.folder.statistics.read_text(encoding="utf-8")))
-    statistics = learn(columns, fields, label, run.counted(snapshot, "preparing"))
+    every = [column for group in columns.values() for column in group]
+    statistics = learn(every, fields, label, run.counted(snapshot, "preparing"))
     write_json(run.folder.statistics, statistics.to_json())
     return statistics
 
