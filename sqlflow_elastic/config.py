@@ -57,6 +57,11 @@ class Config:
             return Path(self.work_dir).expanduser().absolute()
         return _home("XDG_STATE_HOME", ".local/state") / "jobs"
 
+    @property
+    def history_file(self) -> Path:
+        """What was typed at the prompt: ``~/.local/state/sqlflow-elastic/history``."""
+        return _home("XDG_STATE_HOME", ".local/state") / "history"
+
     def datasource_or_default(self) -> str:
         """`datasource` or the user's own DuckDB file, whose folder exists then."""
         return self.datasource or default_datasource()

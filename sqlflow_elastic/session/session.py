@@ -15,7 +15,7 @@ import pyarrow as pa
 from sqlflow_elastic import language
 from sqlflow_elastic.cluster import Cluster, LocalCluster
 from sqlflow_elastic.config import Config, load_config
-from sqlflow_elastic.datasource import DataSource, open_source
+from sqlflow_elastic.datasource import DataSource, Mark, open_source
 from sqlflow_elastic.errors import CompileError, ParseError, SQLFlowError
 from sqlflow_elastic.events import Event, Failed, Result, Rows, StatementStarted
 from sqlflow_elastic.jobs import Job, job_folder
@@ -34,6 +34,8 @@ from sqlflow_elastic.models.export import export
 
 export(Path({artifact!r}), Path({directory!r}))
 """
+
+_ASK_SECONDS = 2.0
 
 _LATER = {
     ast.Explain: "TO EXPLAIN",
@@ -170,6 +172,25 @@ class Session:
             program = _EXPORT.format(artifact=str(folder.model), directory=str(directory))
             for _ in Job(folder, program, self._context.cluster, self._cancelled).events():
                 pass
+
+    def tables(self) -> list[str]:
+        """Names of the tables and views, as `DataSource.tables` gives them; for completion, so of no more than seconds.
+
+        This and the next two may be called from any thread. Raises: DataSourceError, TimeoutError.
+        """
+        return self._context.database.ask(self.source.tables, _ASK_SECONDS)
+
+    def columns(self, table: tuple[str, ...]) -> list[str]:
+        """Names of the columns of a table given by its name parts; none if there is no such table."""
+        schema = self._context.database.ask(lambda: self.source.columns(table), _ASK_SECONDS)
+        return [] if schema is None else schema.names
+
+    def models(self) -> list[str]:
+        """Names of the trained models."""
+        return [
+            ".".join(table)
+            for table in self._context.database.ask(lambda: self.source.marked(Mark.MODEL), _ASK_SECONDS)
+        ]
 
     def close(self) -> None:
         """End its processes and give back the connection. Closing twice is fine."""
