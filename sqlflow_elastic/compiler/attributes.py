@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -69,18 +70,19 @@ class AttributeReader:
                 value: Any = attribute.value.function.text
             else:
                 value = self._plain(attribute.value)
-            self._put(values, spans, declared.same_as or declared.name, attribute)
-            values[declared.same_as or declared.name] = self._accept(attribute, declared, value)
+            name = declared.same_as or declared.name
+            if name in values:
+                message = f"{name} is given twice"
+                raise self.program.error(attribute.name_span, message, f"{declared.name} is another name of it")
+            spans[name] = attribute.span
+            values[name] = self._accept(attribute, declared, value)
         for attribute in parameters:
             declared = self._parameter(attribute, values)
-            self._put(values, spans, attribute.name, attribute)
+            if attribute.name in values:
+                raise self.program.error(attribute.name_span, f"{attribute.name} is given twice")
+            spans[attribute.name] = attribute.span
             values[attribute.name] = self._accept(attribute, declared, self._plain(attribute.value))
         return Attributes(self.program, values, spans)
-
-    def _put(self, values: Mapping[str, Any], spans: dict[str, Span], name: str, attribute: ast.Attribute) -> None:
-        if name in values:
-            raise self.program.error(attribute.name_span, f"{name} is given twice")
-        spans[name] = attribute.span
 
     def _declared(self, attribute: ast.Attribute) -> Attribute:
         if attribute.name in self.declared:
@@ -89,11 +91,8 @@ class AttributeReader:
         raise self._unknown(attribute, self.owner, known)
 
     def _unknown(self, attribute: ast.Attribute, owner: str, known: list[str]) -> CompileError:
-        same_end = [name for name in known if name.rpartition(".")[2] == attribute.name.rpartition(".")[2]]
-        hint = f"did you mean '{same_end[0]}'?" if same_end else did_you_mean(attribute.name, known)
-        return self.program.error(
-            attribute.name_span, f"{owner} has no attribute '{attribute.name}'", hint or f"it has {', '.join(known)}"
-        )
+        message = f"{owner} has no attribute '{attribute.name}'"
+        return self.program.error(attribute.name_span, message, _nearest(attribute.name, known))
 
     def _parameter(self, attribute: ast.Attribute, values: Mapping[str, Any]) -> Attribute:
         """The declaration of an optimizer's parameter, of the optimizer that the statement or the model chose."""
@@ -140,6 +139,20 @@ def _parameters_of_call(group: str, call: ast.Call) -> Iterable[ast.Attribute]:
         yield ast.Attribute(f"{group}.learning_rate", argument, span=argument.span, name_span=argument.span)
     for keyword in call.keywords:
         yield ast.Attribute(f"{group}.{keyword.name}", keyword.value, span=keyword.span, name_span=keyword.span)
+
+
+def _nearest(name: str, known: list[str]) -> str:
+    """A hint: the attribute that ends the same, or a similar one of the same group, or what the group has."""
+    group, _, end = name.rpartition(".")
+    for other in known:
+        if other.rpartition(".")[2] == end:
+            return f"did you mean '{other}'?"
+    siblings = [other for other in known if other.rpartition(".")[0] == group]
+    if not siblings:
+        groups = dict.fromkeys(f"{other.partition('.')[0]}." for other in known)
+        return did_you_mean(name, known) or f"its attributes begin with {', '.join(groups)}"
+    close = difflib.get_close_matches(end, [other.rpartition(".")[2] for other in siblings], n=1)
+    return f"did you mean '{group}.{close[0]}'?" if close else f"it has {', '.join(siblings)}"
 
 
 def _shown(value: Any, most: int = 60) -> str:

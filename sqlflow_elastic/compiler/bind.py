@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -37,7 +38,7 @@ class Rows:
     @cached_property
     def kinds(self) -> Mapping[str, Kind]:
         """The fields that features and labels can be made of, in the order of the SELECT."""
-        kinds = ((field.name, kind_of(field.type)) for field in self.sample.schema)
+        kinds = ((field.name, _kind(field.type)) for field in self.sample.schema)
         return {name: kind for name, kind in kinds if kind is not None}
 
     @property
@@ -71,7 +72,21 @@ def bind(program: ProgramText, select: ast.Select, source: DataSource) -> Rows:
 def sample(select: str, source: DataSource) -> Rows:
     """A SELECT's schema and first rows, unchecked."""
     table = source.probe(select, SAMPLE_ROWS)
-    return Rows(select, table, complete=table.num_rows < SAMPLE_ROWS)
+    return Rows(select, _bytes_as_text(table), complete=table.num_rows < SAMPLE_ROWS)
+
+
+def _bytes_as_text(table: pa.Table) -> pa.Table:
+    """Columns of bytes that are text in UTF-8 as text: some engines call a long text that."""
+    for index, field in enumerate(table.schema):
+        if pa.types.is_binary(field.type) or pa.types.is_large_binary(field.type):
+            with contextlib.suppress(pa.ArrowInvalid):
+                table = table.set_column(index, field.name, table.column(index).cast(pa.string()))
+    return table
+
+
+def _kind(type_: pa.DataType) -> Kind | None:
+    """The kind of a field; None also for bytes that are no text."""
+    return None if pa.types.is_binary(type_) or pa.types.is_large_binary(type_) else kind_of(type_)
 
 
 def field_at(program: ProgramText, rows: Rows, name: str, span: Span) -> str:

@@ -149,7 +149,8 @@ class ColumnReader:
     def _check(self, column: Column, node: ast.Node) -> None:
         problems = column.check(self.rows.kinds)
         if problems:
-            raise self.program.error(node.span, problems[0])
+            message, _, hint = problems[0].partition("; ")
+            raise self.program.error(node.span, message, hint or None)
 
     def _top(self, source: Source) -> list[Column]:
         """A column as it stands in the model: a bare field is derived."""

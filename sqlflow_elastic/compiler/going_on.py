@@ -38,7 +38,7 @@ def check_same_label(program: ProgramText, field: str, span: Span, trained: Trai
     learned = trained.features.label.field
     if field != learned:
         message = f"'{trained.name.text}' learned the label '{learned}', not '{field}'"
-        raise program.error(span, message, f"name it so: {field} AS {learned}")
+        raise program.error(span, message, f"write {field} AS {learned}")
 
 
 def check_same_columns(

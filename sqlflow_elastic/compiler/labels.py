@@ -18,7 +18,7 @@ from typing import Any
 
 from sqlflow_elastic.compiler.attributes import Attributes
 from sqlflow_elastic.compiler.bind import Rows
-from sqlflow_elastic.compiler.program_text import ProgramText
+from sqlflow_elastic.compiler.program_text import ProgramText, listing
 from sqlflow_elastic.datasource.base import DataSource
 from sqlflow_elastic.errors import CompileError, Span
 from sqlflow_elastic.models.features import ClassLabel, Label, NumberLabel

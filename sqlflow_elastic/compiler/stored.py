@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from dataclasses import dataclass
 
 from sqlflow_elastic.compiler.bind import Rows
@@ -47,14 +48,16 @@ def check_features(program: ProgramText, rows: Rows, trained: Trained, span: Spa
         return
     message = f"the SELECT lacks {listing(missing)}, which the model '{trained.name.text}' was trained on"
     alike = rows.find(missing[0])
-    hint = f"name it so: {alike} AS {missing[0]}" if alike else did_you_mean(missing[0], rows.names)
-    raise program.error(span, message, hint or f"it gives {listing(rows.names)}")
+    if alike is None:
+        others = [name for name in rows.names if name not in needed]
+        alike = next(iter(difflib.get_close_matches(missing[0], others, n=1)), None)
+    raise program.error(span, message, f"write {alike} AS {missing[0]}" if alike else f"it gives {listing(rows.names)}")
 
 
 def check_into(program: ProgramText, name: ast.Name, parts: tuple[str, ...], source: DataSource, mark: Mark) -> None:
     """Check that writing to a table overwrites nothing but an earlier result of its sort. Raises: CompileError."""
     if source.mark(parts) is mark or source.columns(parts) is None:
         return
-    what = "a trained model" if mark is Mark.MODEL else "a result of this kind of statement"
+    what = "a trained model" if mark is Mark.MODEL else "a result of TO PREDICT or TO EVALUATE"
     message = f"the table '{'.'.join(parts)}' is there already and is not {what}; it will not be overwritten"
     raise program.error(name.span, message, "choose another name, or drop it first")

@@ -88,9 +88,12 @@ class Number(Kind):
         return value
 
     def _text(self) -> str:
-        low = "" if self.minimum == -math.inf else f"{'at least' if self.edges[0] == '[' else 'above'} {self.minimum:g}"
-        high = "" if self.maximum == math.inf else f"{'at most' if self.edges[1] == ']' else 'below'} {self.maximum:g}"
-        return " ".join(filter(None, ["a number", " and ".join(filter(None, [low, high]))]))
+        bounds = []
+        if self.minimum > -math.inf:
+            bounds.append(f"{'of at least' if self.edges[0] == '[' else 'above'} {self.minimum:g}")
+        if self.maximum < math.inf:
+            bounds.append(f"{'of at most' if self.edges[1] == ']' else 'below'} {self.maximum:g}")
+        return " ".join(["a number", " and ".join(bounds)]).rstrip()
 
 
 @dataclass(frozen=True)
@@ -126,10 +129,17 @@ class Text(Kind):
 
 @dataclass(frozen=True)
 class Choice(Kind):
-    """One of some words, whatever its case; ``prefixes`` that TensorFlow programs write before them may stand there."""
+    """One of some words, whatever its case.
+
+    Attributes:
+        choices: the words.
+        prefixes: what TensorFlow programs write before them: it is left away.
+        others: words that are accepted too, but not told.
+    """
 
     choices: tuple[str, ...]
     prefixes: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
 
     def _accept(self, value: object) -> str:
         if not isinstance(value, str):
@@ -137,7 +147,7 @@ class Choice(Kind):
         word = value
         for prefix in self.prefixes:
             word = word.removeprefix(prefix)
-        for choice in self.choices:
+        for choice in (*self.choices, *self.others):
             if choice.lower() == word.lower():
                 return choice
         raise NotAcceptedError
@@ -176,7 +186,7 @@ class Optional(Kind):
         return None if value is None else self.kind.accept(value)
 
     def _text(self) -> str:
-        return f"{self.kind.text} or None"
+        return f"{self.kind.text}, or None"
 
     def _suggestions(self) -> tuple[str, ...]:
         return self.kind.suggestions()

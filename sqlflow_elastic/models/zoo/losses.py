@@ -16,7 +16,7 @@ class Output(enum.Enum):
     #: One logit for each class.
     CLASSES = "more than two classes"
     #: One number.
-    NUMBER = "a number"
+    NUMBER = "numbers"
 
 
 @dataclass(frozen=True)
@@ -33,20 +33,22 @@ class Loss:
 
 
 def _of_number(function: str, *names: str) -> Loss:
-    return Loss((*names, function), {Output.NUMBER: function})
+    return Loss((function, *names), {Output.NUMBER: function})
 
 
 LOSSES: tuple[Loss, ...] = (
     Loss(
-        ("crossentropy", "CategoricalCrossentropy", "SparseCategoricalCrossentropy", "categorical_crossentropy"),
+        (
+            "crossentropy",
+            "CategoricalCrossentropy",
+            "SparseCategoricalCrossentropy",
+            "categorical_crossentropy",
+            "sparse_categorical_crossentropy",
+        ),
         {Output.BINARY: "binary_crossentropy", Output.CLASSES: "sparse_categorical_crossentropy"},
     ),
-    Loss(
-        ("sparse_categorical_crossentropy",),
-        {Output.BINARY: "binary_crossentropy", Output.CLASSES: "sparse_categorical_crossentropy"},
-    ),
-    Loss(("BinaryCrossentropy", "binary_crossentropy"), {Output.BINARY: "binary_crossentropy"}),
-    Loss(("BinaryFocalCrossentropy", "binary_focal_crossentropy"), {Output.BINARY: "binary_focal_crossentropy"}),
+    Loss(("binary_crossentropy", "BinaryCrossentropy"), {Output.BINARY: "binary_crossentropy"}),
+    Loss(("binary_focal_crossentropy", "BinaryFocalCrossentropy"), {Output.BINARY: "binary_focal_crossentropy"}),
     _of_number("mean_squared_error", "MeanSquaredError", "mse"),
     _of_number("mean_absolute_error", "MeanAbsoluteError", "mae"),
     _of_number("mean_absolute_percentage_error", "MeanAbsolutePercentageError", "mape"),
@@ -58,8 +60,9 @@ LOSSES: tuple[Loss, ...] = (
 
 #: The value of ``model.loss``.
 LOSS_NAMES = Choice(
-    tuple(name for loss in LOSSES for name in loss.names),
+    tuple(loss.names[0] for loss in LOSSES),
     prefixes=("tf.", "keras.", "losses."),
+    others=tuple(name for loss in LOSSES for name in loss.names[1:]),
 )
 
 DEFAULTS = {
