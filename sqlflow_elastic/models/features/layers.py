@@ -116,9 +116,9 @@ class SplitList(_Preprocessing):
         weights = tf.ones_like(parts, tf.float32)
         if self.kv_delimiter is not None:
             separator = rf"\Q{self.kv_delimiter}\E"
-            values = tf.strings.regex_replace(parts.values, f"^.*?{separator}", "")
+            values = tf.strings.regex_replace(parts.values, f"(?s)^.*?{separator}", "")
             weights = parts.with_values(tf.cast(_to_numbers(values), tf.float32))
-            keys = tf.strings.regex_replace(parts.values, f"{separator}.*$", "")
+            keys = tf.strings.regex_replace(parts.values, f"(?s){separator}.*$", "")
             parts = parts.with_values(_strip(keys))
         shape = (None, self.length)
         return parts.to_tensor(TEXT_NULL, shape=shape), weights.to_tensor(0.0, shape=shape)

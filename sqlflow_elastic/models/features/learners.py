@@ -24,7 +24,7 @@ from sqlflow_elastic.models.features.columns import (
     TimeParts,
     Vocabulary,
 )
-from sqlflow_elastic.models.features.lists import check_ids, dense_numbers, id_lists, number_column
+from sqlflow_elastic.models.features.lists import check_ids, dense_numbers, id_elements, number_column
 from sqlflow_elastic.models.features.moments import Moments
 from sqlflow_elastic.models.features.raw import Rows
 
@@ -134,10 +134,10 @@ class ListLearner:
 
     def add(self, rows: Rows) -> None:
         """Learn from a batch. Raises: DataError: an element is no id in [0, n), or no pair of key and value."""
-        lists = id_lists(rows, self.column, self._field)
+        elements = id_elements(rows, self.column, self._field)
         if self._n is not None:
-            check_ids(rows, lists, self._field, self._n)
-        self.longest = max(self.longest, int(lists.lengths.max(initial=0)))
+            check_ids(elements, self._n)
+        self.longest = max(self.longest, int(np.bincount(np.asarray(elements.parents)).max(initial=0)))
 
 
 class IdLearner:

@@ -31,13 +31,6 @@ EXPECTED: dict[Kind, str] = {
     "time": "a date or a time",
     "boolean": "true or false",
 }
-ARROW_TYPES: dict[Kind, pa.DataType] = {
-    "float": pa.float64(),
-    "integer": pa.int64(),
-    "text": pa.string(),
-    "time": pa.int64(),
-    "boolean": pa.int64(),
-}
 
 
 def kind_of(arrow: pa.DataType) -> Kind | None:
@@ -105,28 +98,28 @@ class Rows:
     def _convert(self, column: pa.Array, field: Field) -> pa.Array:
         if pa.types.is_dictionary(column.type):
             column = column.cast(column.type.value_type)
-        if pa.types.is_null(column.type):
-            return column.cast(ARROW_TYPES[field.kind])
+        convert = _CONVERTERS[field.kind]
         try:
-            converted = _CONVERTERS[field.kind](column)
+            return convert(column)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            self._show_wrong(column, field)
+            self.require(convertible(column, convert), field, EXPECTED[field.kind])
             raise
-        if converted is None:
-            self._show_wrong(column, field)
-        return converted
 
-    def _show_wrong(self, column: pa.Array, field: Field) -> None:
-        """Raise for the first value that does not convert by itself."""
 
-        def converts(value: pa.Array) -> bool:
-            try:
-                return value.null_count == 1 or _CONVERTERS[field.kind](value) is not None
-            except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-                return False
+Converter = Callable[[pa.Array], pa.Array]
 
-        valid = pa.array([converts(column.slice(i, 1)) for i in range(len(column))], pa.bool_())
-        self.require(valid, field, EXPECTED[field.kind])
+
+def convertible(values: pa.Array, convert: Converter) -> pa.Array:
+    """Which values convert, a boolean for each: one by one, hence slow, to find the one that does not."""
+
+    def converts(value: pa.Array) -> bool:
+        try:
+            convert(value)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            return False
+        return True
+
+    return pa.array([converts(values.slice(i, 1)) for i in range(len(values))], pa.bool_())
 
 
 def _is_text(arrow: pa.DataType) -> bool:
@@ -140,89 +133,88 @@ def _is_text(arrow: pa.DataType) -> bool:
     )
 
 
-def _text(column: pa.Array) -> pa.Array | None:
-    if pa.types.is_floating(column.type) or pa.types.is_nested(column.type):
-        return None
-    text = column.cast(pa.string())
-    return pc.if_else(pc.equal(text, TEXT_NULL), pa.scalar(None, text.type), text)
+def _null_where(condition: pa.Array, values: pa.Array) -> pa.Array:
+    return pc.if_else(pc.fill_null(condition, False), pa.scalar(None, values.type), values)
+
+
+def _refuse(arrow: pa.DataType) -> pa.Array:
+    raise pa.ArrowInvalid(f"values of type {arrow} do not convert")
 
 
 def blank_is_null(text: pa.Array) -> pa.Array:
     """The texts without spaces around them; NULL for those of nothing else."""
-    text = pc.utf8_trim_whitespace(text)
-    return pc.if_else(pc.equal(text, ""), pa.scalar(None, text.type), text)
+    text = pc.ascii_trim_whitespace(text)
+    return _null_where(pc.equal(text, ""), text)
 
 
 def text_to_number(text: pa.Array) -> pa.Array:
     """Numbers written as text, as float64; blank ones are NULL. Raises: pa.ArrowInvalid."""
-    text = blank_is_null(text)
-    if pc.all(pc.match_substring_regex(text, NUMBER)).as_py() is False:
-        raise pa.ArrowInvalid("not a number")
-    return pc.utf8_ltrim(text, "+").cast(pa.float64())
+    return _parse(text, NUMBER, pa.float64())
 
 
 def text_to_integer(text: pa.Array) -> pa.Array:
     """Whole numbers written as text, as int64; blank ones are NULL. Raises: pa.ArrowInvalid."""
+    return _parse(text, INTEGER, pa.int64())
+
+
+def _parse(text: pa.Array, pattern: str, to: pa.DataType) -> pa.Array:
     text = blank_is_null(text)
-    if pc.all(pc.match_substring_regex(text, INTEGER)).as_py() is False:
-        raise pa.ArrowInvalid("not a whole number")
-    return pc.utf8_ltrim(text, "+").cast(pa.int64())
+    if pc.all(pc.match_substring_regex(text, pattern)).as_py() is False:
+        return _refuse(text.type)
+    return pc.utf8_ltrim(text, "+").cast(to)
 
 
-def _float(column: pa.Array) -> pa.Array | None:
+def _text(column: pa.Array) -> pa.Array:
+    if pa.types.is_floating(column.type) or pa.types.is_nested(column.type):
+        return _refuse(column.type)
+    text = column.cast(pa.string())
+    return _null_where(pc.equal(text, TEXT_NULL), text)
+
+
+def _float(column: pa.Array) -> pa.Array:
     if _is_text(column.type):
         return text_to_number(column.cast(pa.string()))
     if pa.types.is_temporal(column.type):
-        return None
-    if pa.types.is_floating(column.type):
-        column = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column) if _has_nan(column) else column
-        return column.cast(pa.float64())
+        return _refuse(column.type)
     if pa.types.is_boolean(column.type):
         column = column.cast(pa.int8())
-    return column.cast(pa.float64(), safe=False)
+    numbers = column.cast(pa.float64(), safe=False)
+    nan = pc.is_nan(numbers)
+    return _null_where(nan, numbers) if pc.any(nan).as_py() else numbers
 
 
-def _has_nan(column: pa.Array) -> bool:
-    return bool(pc.any(pc.is_nan(column)).as_py())
-
-
-def _integer(column: pa.Array) -> pa.Array | None:
+def _integer(column: pa.Array) -> pa.Array:
     if _is_text(column.type):
         return text_to_integer(column.cast(pa.string()))
+    if pa.types.is_temporal(column.type):
+        return _refuse(column.type)
     if pa.types.is_uint64(column.type):
         return column.view(pa.int64())  # the upper half wraps: still one id for each value
     if pa.types.is_floating(column.type):
-        column = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
-    if pa.types.is_temporal(column.type):
-        return None
+        column = _null_where(pc.is_nan(column), column)
     return column.cast(pa.int64())
 
 
-def _time(column: pa.Array) -> pa.Array | None:
+def _time(column: pa.Array) -> pa.Array:
     if _is_text(column.type):
         column = blank_is_null(column.cast(pa.string())).cast(pa.timestamp("us"))
     if pa.types.is_time(column.type):
-        ticks = column.cast(pa.time64("ns")).cast(pa.int64())
-        return pc.divide(ticks, 1_000_000_000)
-    if not pa.types.is_temporal(column.type):
-        return None
-    return (
-        pc.floor_temporal(column.cast(pa.timestamp("us", tz=getattr(column.type, "tz", None))), unit="second")
-        .cast(pa.timestamp("s", tz=getattr(column.type, "tz", None)))
-        .cast(pa.int64())
-    )
+        column = column.cast(pa.time64("us")).cast(pa.int64()).cast(pa.timestamp("us"))
+    elif pa.types.is_null(column.type) or pa.types.is_date(column.type):
+        column = column.cast(pa.timestamp("s"))
+    elif not pa.types.is_timestamp(column.type):
+        return _refuse(column.type)
+    return pc.floor_temporal(column, unit="second").cast(pa.timestamp("s", column.type.tz)).cast(pa.int64())
 
 
-def _boolean(column: pa.Array) -> pa.Array | None:
-    if pa.types.is_boolean(column.type):
-        return column.cast(pa.int64())
+def _boolean(column: pa.Array) -> pa.Array:
     integers = _integer(column)
-    if integers is None or pc.all(pc.is_in(integers, value_set=pa.array([0, 1]))).as_py() is False:
-        return None if integers is None or integers.null_count < len(integers) else integers
+    if pc.all(pc.is_in(integers.drop_null(), value_set=pa.array([0, 1]))).as_py() is False:
+        return _refuse(column.type)
     return integers
 
 
-_CONVERTERS: dict[Kind, Callable[[pa.Array], pa.Array | None]] = {
+_CONVERTERS: dict[Kind, Converter] = {
     "float": _float,
     "integer": _integer,
     "text": _text,
