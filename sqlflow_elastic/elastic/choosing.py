@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import logging
 import statistics
+import time
 from collections.abc import Callable, Generator
 
 import tensorflow as tf
 
 from sqlflow_elastic.elastic.ways import Kind, Runner, Way
+from sqlflow_elastic.events import Event, Message
 
 logger = logging.getLogger(__name__)
 
@@ -23,13 +25,17 @@ _CALL_SECONDS = 0.2
 _MOST_STEPS = 32
 #: Bytes of a call's batches, at most.
 _CALL_BYTES = 64 * 2**20
-#: What remains of training must take this many times what building a way costs.
-_REPAYS = 10
-#: Seconds of XLA compilation per operation, as measured on one busy core (MLP, DeepFM and MobileNetV2: 0.003 to 0.007).
-_XLA_SECONDS_PER_OPERATION = 0.005
+#: What remains of training must take this many times what building a way costs: the loops gain some ten percent.
+_LOOP_REPAYS = 10
+#: The same for XLA, which makes graphs of small operations several times as fast …
+_XLA_REPAYS = 4
+#: … but not those with convolutions, on a CPU.
+_XLA_CONVOLUTIONS_REPAY = 20
+#: Seconds of XLA compilation per operation of the graph: 1 to 2 ms were measured on one idle core.
+_XLA_SECONDS_PER_OPERATION = 0.002
 #: How long each measures in a turn, and how many turns there are.
 _TURN_SECONDS, _TURNS = 0.05, 7
-#: A newcomer has to take less than this part of the other's time: below it, the difference is the machine's noise.
+#: A newcomer has to take less than this part of the other's time: above it, the difference is the machine's noise.
 _BETTER = 0.98
 #: A newcomer whose first steps take this many times as long is not measured further.
 _HOPELESS = 2.0
@@ -44,12 +50,13 @@ class Choice:
     Args:
         make: makes the runner of a way, without tracing it.
         state: the variables a step uses, once it is traced.
-        row_bytes: bytes of one batch.
+        batch_bytes: of one batch.
         fixed: the way to use from the first step on; None to choose.
+        emit: takes a message about what was chosen.
 
     Attributes:
-        way: the way that runs steps now; another one may be under trial.
-        decided: whether it will stay.
+        single: the runner that also takes an epoch's short last batch.
+        decided: whether `way` will stay.
     """
 
     def __init__(
@@ -58,20 +65,22 @@ class Choice:
         state: Callable[[], list[tf.Variable]],
         batch_bytes: int,
         fixed: Way | None,
+        emit: Callable[[Event], None],
     ) -> None:
         self._make = make
         self._state = state
         self._batch_bytes = batch_bytes
+        self._emit = emit
         self._best = self.single = make(Way(Kind.SINGLE))
         self._left = 0
-        self.gain = 1.0
+        self._gain = 1.0
         self.decided = False
         self._trial = self._choose() if fixed is None else self._use(fixed)
         self._next: tuple[Runner, int] | None = None
 
     @property
     def way(self) -> Way:
-        """The way that runs steps now; another one may be under trial."""
+        """The best way so far; another one may be under trial."""
         return self._best.way
 
     def next(self, left: int) -> tuple[Runner, int]:
@@ -90,17 +99,19 @@ class Choice:
         self._next = self._trial.send(seconds_per_step)
 
     def _use(self, way: Way) -> _Trial:
-        if way.kind is not Kind.SINGLE:
-            runner = self._built(way)
-            if runner is not None and way.kind is Kind.XLA:
-                runner = self._compiled(runner)
-            self._best = runner or self.single
+        """Build a way, then run everything in it."""
+        runner = None if way.kind is Kind.SINGLE else self._traced(way)
+        if runner is not None:
+            compilation = runner.compile(self._state())
+            compilation.join()
+            if compilation.error is None:
+                self._best = runner
         yield from self._stay()
 
     def _stay(self) -> _Trial:
         self.decided = True
         while True:
-            yield self._best, self._best.way.steps
+            yield self._best, self.way.steps
 
     def _choose(self) -> _Trial:
         first = yield self.single, 1
@@ -108,28 +119,32 @@ class Choice:
         while sum(seconds) < _TURN_SECONDS * 2 or len(seconds) < 5:
             seconds.append((yield self.single, 1))
         step = statistics.median(seconds)
-        steps = int(min(_CALL_SECONDS / step, _CALL_BYTES / self._batch_bytes, _MOST_STEPS))
-        if steps > 1 and self._repays(first, step) and (fused := self._built(Way(Kind.FUSED, steps))):
-            yield from self._compare(fused)
-        cost = self.single.operations * _XLA_SECONDS_PER_OPERATION
-        if not self.single.random and self._repays(cost, step) and (xla := self._built(Way(Kind.XLA, max(1, steps)))):
-            try:
-                compilation = xla.compile(self._state())
-            except ValueError as error:
-                logger.debug("no XLA: %s", error)
-            else:
-                while compilation.is_alive():
-                    yield self._best, self._best.way.steps
-                if compilation.error is None:
-                    yield from self._compare(xla)
-                else:
-                    logger.debug("XLA does not compile the step: %s", compilation.error)
+        steps = max(1, int(min(_CALL_SECONDS / step, _CALL_BYTES / self._batch_bytes, _MOST_STEPS)))
+        if steps > 1 and self._left * step > first * _LOOP_REPAYS:
+            yield from self._try(Way(Kind.FUSED, steps))
+        operations = self.single.operations()
+        repays = _XLA_CONVOLUTIONS_REPAY if any("Conv" in operation for operation in operations) else _XLA_REPAYS
+        random = any("Random" in operation for operation in operations)
+        if not random and self._left * step > len(operations) * _XLA_SECONDS_PER_OPERATION * repays:
+            yield from self._try(Way(Kind.XLA, steps))
+        if self._best is not self.single:
+            compiled = ", compiled by XLA" if self.way.kind is Kind.XLA else ""
+            times = f"{self._gain:.1f} times as fast as one a call"
+            self._emit(Message(f"training runs up to {self.way.steps} steps a call{compiled}: {times}"))
         yield from self._stay()
 
-    def _repays(self, cost: float, step: float) -> bool:
-        return self._left * step > cost * _REPAYS
+    def _try(self, way: Way) -> _Trial:
+        """Build a way while training goes on, and keep it if it is faster."""
+        runner = self._traced(way)
+        if runner is None:
+            return
+        compilation = runner.compile(self._state())
+        while compilation.is_alive():
+            yield self._best, self.way.steps
+        if compilation.error is None:
+            yield from self._compare(runner)
 
-    def _built(self, way: Way) -> Runner | None:
+    def _traced(self, way: Way) -> Runner | None:
         runner = self._make(way)
         try:
             runner.trace()
@@ -138,38 +153,29 @@ class Choice:
             return None
         return runner
 
-    def _compiled(self, runner: Runner) -> Runner | None:
-        try:
-            compilation = runner.compile(self._state())
-        except ValueError as error:
-            logger.debug("no XLA: %s", error)
-            return None
-        compilation.join()
-        if compilation.error is not None:
-            logger.debug("XLA does not compile the step: %s", compilation.error)
-            return None
-        return runner
-
     def _compare(self, newcomer: Runner) -> _Trial:
         """Run both in turns; keep the faster."""
         yield newcomer, 1
-        times: list[tuple[float, float]] = []
         one = yield newcomer, 1
-        other = yield self._best, self._best.way.steps
+        other = yield self._best, self.way.steps
         if one > other * _HOPELESS + 0.001:
             logger.debug("%s takes %.1f times as long as %s", newcomer.way, one / other, self.way)
             return
+        ratios = []
         for _ in range(_TURNS):
-            turn = []
-            for runner in (newcomer, self._best):
-                seconds, calls = 0.0, []
-                while seconds < _TURN_SECONDS:
-                    calls.append((yield runner, runner.way.steps))
-                    seconds += calls[-1] * runner.way.steps
-                turn.append(statistics.fmean(calls))
-            times.append((turn[0], turn[1]))
-        ratio = statistics.median(new / old for new, old in times)
+            new = yield from self._turn(newcomer)
+            old = yield from self._turn(self._best)
+            ratios.append(new / old)
+        ratio = statistics.median(ratios)
         logger.debug("%s takes %.2f of the time of %s", newcomer.way, ratio, self.way)
         if ratio < _BETTER:
             self._best = newcomer
-            self.gain /= ratio
+            self._gain /= ratio
+
+    def _turn(self, runner: Runner) -> Generator[tuple[Runner, int], float, float]:
+        """Seconds per step over several calls."""
+        begun = time.perf_counter()
+        calls = []
+        while time.perf_counter() - begun < _TURN_SECONDS:
+            calls.append((yield runner, runner.way.steps))
+        return statistics.fmean(calls)

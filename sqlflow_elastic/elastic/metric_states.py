@@ -76,7 +76,8 @@ def in_top(k: int) -> Callable[[Values, Values], Values]:
 
     def value(labels: Values, logits: Values) -> Values:
         own = logits[np.arange(len(labels)), labels]
-        return ((logits > own[:, None]).sum(axis=1) < k).astype(np.float64)
+        hits: Values = (logits > own[:, None]).sum(axis=1) < k
+        return hits.astype(np.float64)
 
     return value
 

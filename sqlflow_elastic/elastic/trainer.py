@@ -120,10 +120,16 @@ class Trainer:
         self._position = Position()
         self._best: list[Any] | None = None
         self._stop = threading.Event()
+        self._choice: Choice | None = None
 
     def stop(self) -> None:
         """Ask `run` to write a checkpoint after the call it is in and raise JobCancelled. For any thread or signal."""
         self._stop.set()
+
+    @property
+    def way(self) -> str | None:
+        """How steps are run until the end; None before `run` has decided that."""
+        return str(self._choice.way) if self._choice is not None and self._choice.decided else None
 
     def run(self) -> TrainResult:
         """Train to the end.
@@ -137,7 +143,7 @@ class Trainer:
         try:
             self._resume()
             first = self._position.step
-            choice = self._choice()
+            self._choice = choice = self._ways()
             stopped_early = self._train(choice)
         finally:
             if self._saver is not None:
@@ -164,12 +170,13 @@ class Trainer:
             self._way = self._way or resumed.way
             self._emit(Message(f"training goes on after step {self._position.step} of {self._extent.steps}"))
 
-    def _choice(self) -> Choice:
+    def _ways(self) -> Choice:
         return Choice(
             lambda way: Runner(way, self._step, self._dataset, self._settings.batch_size),
             lambda: [v.value for v in (*self._model.variables, *self._updates.variables)] + self._updates.scratch,
             self._dataset.row_bytes * self._settings.batch_size,
             self._way,
+            self._emit,
         )
 
     def _step(self, batch: Batch) -> tf.Tensor:

@@ -105,29 +105,22 @@ class Runner:
         losses = self._call(*self._feed.stacked(indices, self._batch_size), tf.constant(steps))
         return losses.numpy()[:steps].astype(np.float64)  # type: ignore[no-any-return]
 
-    @property
-    def operations(self) -> int:
-        """Number of operations in the graph."""
+    def operations(self) -> list[str]:
+        """The kinds of all operations in the graph."""
         self.trace()
-        return sum(1 for _ in _operations(self._call))
-
-    @property
-    def random(self) -> bool:
-        """Whether a step draws random numbers. XLA draws others than TensorFlow does, from the same seed."""
-        self.trace()
-        return any("Random" in operation for operation in _operations(self._call))
+        return list(_operations(self._call))
 
     def compile(self, state: list[tf.Variable]) -> Compilation:
-        """Begin to compile beside training, which may go on in this thread.
-
-        XLA compiles at the first call, and a call takes and replaces all variables; so that call gets stand-ins, and
-        runs no step.
+        """Do what a traced way needs before its first step, beside training, which may go on in this thread.
 
         Args:
             state: every variable that a step reads or writes.
         """
         self.trace()
-        return Compilation(self._call, self._feed.stacked(np.zeros(0, np.int64), self._batch_size), state)
+        compilation = Compilation(self._call, state)
+        if self.way.kind is Kind.XLA:
+            compilation.begin((*self._feed.stacked(np.zeros(0, np.int64), self._batch_size), tf.constant(0)))
+        return compilation
 
     def _one(self, features: Any, labels: Any, weights: tf.Tensor) -> tf.Tensor:
         return self._step(Batch(features, labels, weights, tf.ones((), keras.config.floatx())))
@@ -141,42 +134,58 @@ class Runner:
         return tf.while_loop(lambda i, _: i < steps, body, (tf.constant(0), losses))[1]
 
 
-class Compilation(threading.Thread):
-    """An XLA compilation in a thread of its own. A process that ends waits for it.
+class Compilation:
+    """A compilation by XLA in a thread of its own. A process that ends waits for it.
+
+    XLA compiles at a function's first call, and a call takes and replaces all variables of a step. So that call gets
+    stand-ins for them, and runs no step: training goes on undisturbed.
 
     Attributes:
         error: why it failed; None while it runs and when it succeeded.
     """
 
-    def __init__(self, function: Any, inputs: Any, state: list[tf.Variable]) -> None:
-        super().__init__(name="xla-compilation")
+    def __init__(self, function: Any, state: list[tf.Variable]) -> None:
         self.error: Exception | None = None
         self._function = function
-        self._inputs = inputs
-        self._captured = list(function.captured_inputs)
+        self._state = state
+        self._thread: threading.Thread | None = None
+
+    def begin(self, inputs: tuple[Any, ...]) -> None:
+        """Start, with inputs that make the function run no step."""
+        captured = list(self._function.captured_inputs)
         # Zeros from the system are pages that take no memory until somebody writes them.
         stand_ins = {
-            id(v.handle): tf.Variable(np.zeros(v.shape, v.dtype.as_numpy_dtype), trainable=False) for v in state
+            id(v.handle): tf.Variable(np.zeros(v.shape, v.dtype.as_numpy_dtype), trainable=False) for v in self._state
         }
-        unknown = [
-            tensor.name for tensor in self._captured if tensor.dtype == tf.resource and id(tensor) not in stand_ins
-        ]
+        unknown = [tensor.name for tensor in captured if tensor.dtype == tf.resource and id(tensor) not in stand_ins]
         if unknown:
-            raise ValueError(f"a step uses resources that are no variables of the model: {unknown}")
-        self._stand_ins = stand_ins
-        function.set_external_captures(
-            [stand_ins[id(tensor)].handle if id(tensor) in stand_ins else tensor for tensor in self._captured]
-        )
-        self.start()
+            self._fail(ValueError(f"a step uses resources that are no variables of the model: {unknown}"))
+            return
+        handles = [stand_ins[id(tensor)].handle if id(tensor) in stand_ins else tensor for tensor in captured]
+        self._function.set_external_captures(handles)
+        # The stand-ins must live until the call is done.
+        self._thread = threading.Thread(target=self._run, args=(inputs, captured, stand_ins), name="xla-compilation")
+        self._thread.start()
 
-    def run(self) -> None:
-        """Compile, then give the function its own variables back."""
+    def is_alive(self) -> bool:
+        """Whether it still runs."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def join(self) -> None:
+        """Wait for its end."""
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self, inputs: tuple[Any, ...], captured: list[Any], stand_ins: dict[int, tf.Variable]) -> None:
         try:
-            self._function(*self._inputs, tf.constant(0))
+            self._function(*inputs)
         except Exception as error:  # noqa: BLE001 - an operation without a kernel, out of memory …: the way is dropped
-            self.error = error
-        self._function.set_external_captures(self._captured)
-        self._stand_ins.clear()
+            self._fail(error)
+        self._function.set_external_captures(captured)
+
+    def _fail(self, error: Exception) -> None:
+        logger.debug("XLA does not compile the step: %s", error)
+        self.error = error
 
 
 def _specs(dataset: ArrayDataset, leading: tuple[int, int] | None) -> tuple[Any, Any, Any]:
