@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -82,6 +83,18 @@ class JobFolder:
     def predictions(self) -> Path:
         """A snapshot of what a prediction job ends with: the predictions, row by row as in the snapshot."""
         return self.path / "output" / "predictions"
+
+    @property
+    def finished(self) -> bool:
+        """Whether the job's result is there."""
+        return self.summary.exists() or (self.predictions / "manifest.json").exists()
+
+    def clear(self) -> None:
+        """Forget rows, checkpoints and result, so that a program that is run again does all of it again."""
+        for path in (self.snapshot, self.validation, self.encoded, self.encoded_validation, self.checkpoints):
+            shutil.rmtree(path, ignore_errors=True)
+        shutil.rmtree(self.summary.parent)
+        self.statistics.unlink(missing_ok=True)
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:

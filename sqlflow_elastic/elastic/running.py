@@ -108,12 +108,16 @@ def _begin(name: str) -> Run:
     program = sys.modules["__main__"]
     parser = argparse.ArgumentParser(description=program.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "--folder", type=Path, help=f"where to keep rows, checkpoints and the result (default: {name}.job)"
+        "--folder",
+        type=Path,
+        help=f"where to keep rows, checkpoints and the result (default: {name}.job)",
     )
     parser.add_argument("--model", type=Path, help="the trained model to start from (a model.artifact file)")
     arguments = parser.parse_args()
     folder = JobFolder((arguments.folder or Path(f"{name}.job")).absolute())
     folder.path.mkdir(parents=True, exist_ok=True)
+    if folder.finished:
+        folder.clear()
     if arguments.model is not None and not folder.model.exists():
         folder.model.symlink_to(arguments.model.absolute())
     return Run(folder, _show)
@@ -132,7 +136,7 @@ def _show(event: events.Event) -> None:
     """An event as a line for a person."""
     match event:
         case events.Progress(phase, done, total, unit):
-            line = f"{phase}: {done:,}" + (f" of {total:,}" if total else "") + f" {unit}"
+            line = f"{phase}: {done:,}" + (f" of {total:,}" if total else "") + f" {unit}" if done else phase
             line += "" if event.epoch is None else f", epoch {event.epoch} of {event.epochs}"
             line += "" if event.loss is None else f", loss {event.loss:.4f}"
             line += "" if event.samples_per_second is None else f", {event.samples_per_second:,.0f} samples/s"
