@@ -119,7 +119,7 @@ def convertible(values: pa.Array, convert: Converter) -> pa.Array:
             return False
         return True
 
-    return pa.array([converts(values.slice(i, 1)) for i in range(len(values))], pa.bool_())
+    return pa.array([not v.is_valid or converts(values.slice(i, 1)) for i, v in enumerate(values)], pa.bool_())
 
 
 def _is_text(arrow: pa.DataType) -> bool:
