@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib.resources
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from lark import Lark, Tree, UnexpectedToken
@@ -37,7 +37,7 @@ class _TerminalLexer(Lexer):  # type: ignore[misc]
     __future_interface__ = 2
 
     def __init__(self, conf: Any) -> None:
-        self.terminals = frozenset(terminal.name for terminal in conf.terminals)
+        self.keywords = _keywords(conf.terminals)
 
     def lex(self, lexer_state: Any, parser_state: Any) -> Iterator[Terminal]:
         states = parser_state.parse_conf.states
@@ -49,7 +49,7 @@ class _TerminalLexer(Lexer):  # type: ignore[misc]
                 name = "OPERATOR"
             elif token.kind is Kind.WORD:
                 word = token.upper
-                taken = depth == 0 and word in self.terminals and word in states[parser_state.position]
+                taken = depth == 0 and word in self.keywords and word in states[parser_state.position]
                 name = word if taken else "NAME"
             yield Terminal(name, token.text, start_pos=token.start, end_pos=token.end)
 
@@ -65,7 +65,11 @@ def _parser() -> Lark:
 
 def keywords() -> frozenset[str]:
     """The keywords of the grammar."""
-    return frozenset(terminal.name for terminal in _parser().terminals if terminal.pattern.value.isalpha())
+    return _keywords(_parser().terminals)
+
+
+def _keywords(terminals: Iterable[Any]) -> frozenset[str]:
+    return frozenset(terminal.name for terminal in terminals if terminal.pattern.value.isalpha())
 
 
 def parse_clauses(tokens: Sequence[Token], end: int) -> Tree[Terminal]:

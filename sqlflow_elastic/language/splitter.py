@@ -10,7 +10,7 @@ from sqlflow_elastic.language.boundary import begins_clauses, is_command
 from sqlflow_elastic.language.lexis import Lexis
 from sqlflow_elastic.language.mistake import Mistake
 from sqlflow_elastic.language.scanner import Kind, Scanner, Token
-from sqlflow_elastic.language.words import MAIN_VERBS, PLAIN_OBJECTS, QUERY_HEADS, ROUTINES
+from sqlflow_elastic.language.words import ENDS_OTHER_BLOCKS, MAIN_VERBS, PLAIN_OBJECTS, QUERY_HEADS, ROUTINES
 
 #: Brackets may stand in each other this deep in what we parse; the database's own statements have no such limit.
 MAX_NESTING = 100
@@ -69,7 +69,7 @@ class _Reader:
         self.brackets: list[Token] = []
         self.deepest: Token | None = None
         self.routine = False
-        self.blocks = 0
+        self.blocks: list[Token] = []
 
     def read(self, offset: int) -> Piece:
         piece, scanner = self.piece, self.scanner
@@ -94,6 +94,8 @@ class _Reader:
             opening = self.brackets[-1]
             unfinished = token.kind is Kind.END
             raise Mistake(f"this '{opening.text}' is never closed", opening.span, unfinished=unfinished)
+        if self.blocks:
+            raise Mistake("this BEGIN has no END", self.blocks[-1].span, unfinished=True)
         if self.deepest and clauses:
             raise Mistake(f"brackets are nested deeper than {MAX_NESTING} levels", self.deepest.span)
         piece.end = token.end
@@ -128,9 +130,9 @@ class _Reader:
         word = token.upper
         if word in ROUTINES and 0 < len(before) < _LONGEST_CREATE and before[0].upper == "CREATE":
             self.routine = PLAIN_OBJECTS.isdisjoint(token.upper for token in before)
-        elif self.routine and word == "BEGIN":
-            self.blocks += 1
+        elif self.routine and word == "BEGIN" and before[-1].upper not in (*ROUTINES, "EXISTS"):
+            self.blocks.append(token)
         elif self.blocks and word == "END" and (before[-1].kind is Kind.SEMICOLON or before[-1].upper == "BEGIN"):
             following = self.scanner.token(token.end)
-            if following.kind in (Kind.SEMICOLON, Kind.END):
-                self.blocks -= 1
+            if following.upper not in ENDS_OTHER_BLOCKS:
+                self.blocks.pop()

@@ -52,5 +52,8 @@ INTERVAL_UNITS = frozenset({"YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND"})
 #: What ``CREATE`` makes with a body of statements between BEGIN and END.
 ROUTINES = frozenset({"TRIGGER", "PROCEDURE", "FUNCTION", "EVENT"})
 
+#: Behind END: not the end of a BEGIN.
+ENDS_OTHER_BLOCKS = frozenset({"IF", "CASE", "LOOP", "WHILE", "REPEAT"})
+
 #: What ``CREATE`` makes without one, whatever its name is.
 PLAIN_OBJECTS = frozenset({"TABLE", "VIEW", "INDEX", "DATABASE", "SCHEMA", "SEQUENCE", "TYPE", "USER", "MACRO"})

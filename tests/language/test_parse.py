@@ -242,6 +242,7 @@ def test_strings_of_the_dialects(dialect: str, source: str, value: str) -> None:
 
 
 def test_words_and_calls_as_values() -> None:
+    assert same(attribute_value("lpar(NAME, comma)"), Call(name("lpar"), (name("NAME"), name("comma"))))
     assert same(attribute_value("RMSprop"), name("RMSprop"))
     assert same(attribute_value("a.b"), name("a.b"))
     assert same(attribute_value("`true`"), Name(("true",)))

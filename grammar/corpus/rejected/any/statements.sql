@@ -128,6 +128,13 @@ SELECT * FROM t /* all of it TO TRAIN M LABEL y INTO m;
 line 1, column 17: this comment is never closed; /* opens it
   SELECT * FROM t /* all of it TO TRAIN M LABEL y INTO m;
                   ^^
+--- a trigger without END
+CREATE TRIGGER g AFTER INSERT ON t BEGIN DELETE FROM u;
+SELECT 1;
+---
+line 1, column 36: this BEGIN has no END
+  CREATE TRIGGER g AFTER INSERT ON t BEGIN DELETE FROM u;
+                                     ^^^^^
 --- EXPLAIN of another verb
 EXPLAIN SELECT * FROM t TO PREDICT r.y USING m;
 ---
