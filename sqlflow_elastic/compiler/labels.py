@@ -16,6 +16,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from sqlflow_elastic.compiler.attributes import Attributes
 from sqlflow_elastic.compiler.bind import Rows
 from sqlflow_elastic.compiler.program_text import ProgramText, listing
@@ -37,6 +40,18 @@ def output_of(label: Label) -> Output:
     if not isinstance(label, ClassLabel):
         return Output.NUMBER
     return Output.BINARY if len(label.classes or ()) == 2 else Output.CLASSES
+
+
+def scale_of(label: Label, rows: Rows) -> tuple[float, float] | None:
+    """Deviation and mean of a label of numbers in the sample, to four digits; None for classes."""
+    if isinstance(label, ClassLabel):
+        return None
+    values = rows.sample[label.field].drop_null()
+    if rows.kinds[label.field] == "text":
+        values = pc.utf8_trim_whitespace(values)
+    values = values.cast(pa.float64())
+    mean, deviation = pc.mean(values).as_py() or 0.0, pc.stddev(values).as_py()
+    return float(f"{deviation or 1.0:.4g}"), float(f"{mean:.4g}")
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,7 @@ class Network:
         loss: a function of ``keras.losses``.
         optimizers: by the group of their attributes (``optimizer``, ``dnn_optimizer``).
         hidden_units, activation, dropout, batch_norm: of its hidden layers, if it has any.
+        scale: deviation and mean of the numbers it says; None for classes.
         user: the user's model that it is, with the arguments for it.
     """
 
@@ -53,11 +54,12 @@ class Network:
     activation: str = "relu"
     dropout: float = 0.0
     batch_norm: bool = False
+    scale: tuple[float, float] | None = None
     user: UserModel | None = None
     arguments: Mapping[str, Any] | None = None
 
 
-def network_of(model: Model, attributes: Attributes, label: Label) -> Network:
+def network_of(model: Model, attributes: Attributes, label: Label, scale: tuple[float, float] | None) -> Network:
     """The network of a model. Raises: CompileError: the loss does not fit the label."""
     output = output_of(label)
     outputs = len(label.classes or ()) if output is Output.CLASSES and isinstance(label, ClassLabel) else 1
@@ -79,6 +81,7 @@ def network_of(model: Model, attributes: Attributes, label: Label) -> Network:
         output=output,
         loss=_loss(attributes, output),
         optimizers={group: _optimizer(group, values, attributes) for group in model.optimizers},
+        scale=scale,
         user=user,
         arguments=None if user is None else _arguments(user, attributes, label),
         **layers,

@@ -43,12 +43,14 @@ class Features:
         columns: the feature columns of each of the network's inputs.
         label: what the model learns to say.
         attributes: its ``model.*`` attributes and optimizer parameters as given.
+        scale: of a label of numbers, deviation and mean in the sample, with which a network's outputs begin.
     """
 
     fields: tuple[Field, ...]
     columns: Mapping[str, tuple[Column, ...]]
     label: Label
     attributes: Mapping[str, Any]
+    scale: tuple[float, float] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """For `ModelMetadata.features`."""
@@ -57,6 +59,7 @@ class Features:
             "columns": {name: [column.to_json() for column in group] for name, group in self.columns.items()},
             "label": self.label.to_json(),
             "attributes": dict(self.attributes),
+            "scale": self.scale,
         }
 
     @classmethod
@@ -67,6 +70,7 @@ class Features:
             columns={name: tuple(map(Column.from_json, group)) for name, group in data["columns"].items()},
             label=Label.from_json(data["label"]),
             attributes=data["attributes"],
+            scale=None if data["scale"] is None else tuple(data["scale"]),
         )
 
 

@@ -10,7 +10,7 @@ from sqlflow_elastic.compiler.bind import Rows, bind, field_at, sample
 from sqlflow_elastic.compiler.columns import ColumnReader
 from sqlflow_elastic.compiler.explain import explain
 from sqlflow_elastic.compiler.going_on import check_same_columns, check_same_label, check_same_model
-from sqlflow_elastic.compiler.labels import LabelReader
+from sqlflow_elastic.compiler.labels import LabelReader, scale_of
 from sqlflow_elastic.compiler.metrics import chosen_metrics
 from sqlflow_elastic.compiler.models import find_model
 from sqlflow_elastic.compiler.network import network_of
@@ -47,8 +47,9 @@ def compile_train(program: ProgramText, statement: ast.Train, source: DataSource
         check_features(program, rows, trained, statement.select.span)
         check_same_columns(program, statement, columns, trained)
         columns, fields = trained.features.columns, trained.features.fields
-    features = Features(fields, columns, label, _model_attributes(attributes, model))
-    network = network_of(model, attributes, label)
+    scale = scale_of(label, rows) if trained is None else trained.features.scale
+    features = Features(fields, columns, label, _model_attributes(attributes, model), scale)
+    network = network_of(model, attributes, label, scale)
     settings = train_settings(attributes, rows)
     metrics = chosen_metrics(attributes, network.output)
     validation = _validation(attributes, features, source)

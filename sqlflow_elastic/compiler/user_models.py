@@ -6,7 +6,7 @@ A user's model is named by its path, ``my_package.my_module.my_model``, or regis
 - a function annotated ``-> keras.Model``. Its first parameter takes the inputs (`FeatureInputs`); it returns
   ``inputs.model(outputs)``;
 - a class whose base is ``keras.Model``. It is called with the features, float32 [rows, width], and returns the
-  outputs. A constructor parameter named ``feature_columns`` gets the list of the feature columns.
+  outputs. If the constructor's first parameter is named ``feature_columns``, it gets the list of the feature columns.
 
 The outputs are what the loss takes: [rows, 1] logits for two classes, [rows, n] logits for n classes, [rows, 1] numbers
 for a number. All other parameters are attributes: ``model.units = 32`` is passed as ``units=32``, checked by its
@@ -53,7 +53,7 @@ class UserModel(Model):
         module, attribute: where it is defined.
         is_class: a class, and not a function.
         parameters: what it takes as arguments, but for the inputs.
-        takes_columns: it is a class with a parameter ``feature_columns``.
+        takes_columns: it is a class whose first parameter is ``feature_columns``.
     """
 
     module: str = ""
@@ -123,8 +123,9 @@ def _declare(name: str, module: str, node: ast.FunctionDef | ast.ClassDef) -> Us
         if not parameters:
             raise NotAModelError(f"the function '{node.name}' of '{module}' takes no inputs")
         parameters = parameters[1:]
-    names = [argument.arg for argument, _ in parameters]
-    own = tuple(_attribute(argument, default) for argument, default in parameters if argument.arg != "feature_columns")
+    takes_columns = is_class and bool(parameters) and parameters[0][0].arg == "feature_columns"
+    parameters = parameters[takes_columns:]
+    own = tuple(_attribute(argument, default) for argument, default in parameters)
     taken = {attribute.name for attribute in own}
     return UserModel(
         name=name,
@@ -135,8 +136,8 @@ def _declare(name: str, module: str, node: ast.FunctionDef | ast.ClassDef) -> Us
         module=module,
         attribute=node.name,
         is_class=is_class,
-        parameters=tuple(name for name in names if name != "feature_columns"),
-        takes_columns=is_class and "feature_columns" in names,
+        parameters=tuple(argument.arg for argument, _ in parameters),
+        takes_columns=takes_columns,
     )
 
 
@@ -160,7 +161,7 @@ def _attribute(argument: ast.arg, default: ast.expr | None) -> Attribute:
         except ValueError:
             value = None
     kind = _kind(argument.annotation)
-    if default is not None and value is None:
+    if default is not None and value is None and not isinstance(kind, Optional):
         kind = Optional(kind)
     required = default is None and argument.arg != "n_classes"
     return Attribute(f"model.{argument.arg}", kind, value, "An argument of the model.", required=required)

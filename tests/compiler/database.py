@@ -19,13 +19,15 @@ CREATE TABLE iris.train AS
         (i % 3 + i % 4 / 10)::FLOAT AS petal_length, (i % 3)::FLOAT AS petal_width, (i % 3)::INT AS class
     FROM range(110) AS rows(i);
 CREATE TABLE passengers AS
-    SELECT (20 + i % 50)::DOUBLE AS age, (i % 3 + 1)::INT AS pclass, CASE i % 2 WHEN 0 THEN 'female' ELSE 'male' END AS sex,
+    SELECT (20 + i % 50)::DOUBLE AS age, (i % 3 + 1)::INT AS pclass,
+        CASE i % 2 WHEN 0 THEN 'female' ELSE 'male' END AS sex,
         'ticket ' || i AS ticket, DATE '2020-01-01' + (i % 365)::INT AS boarded, i % 3 = 0 AS alone,
         (i / 7)::DECIMAL(8, 2) AS fare, (i % 2)::INT AS survived
     FROM range(300) AS rows(i);
 CREATE TABLE lists AS
     SELECT i || ',' || i + 1 || ',0.5' AS vector, CASE i % 2 WHEN 0 THEN '1,2,3' ELSE '4' END AS ids,
-        i % 9 || ':0.5 7:1' AS pairs, '0' || (100 + i % 90) AS code, i || '.5' AS written, i % 2 = 0 AS flag, i / 3 AS price
+        i % 9 || ':0.5 7:1' AS pairs, '0' || (100 + i % 90) AS code, i || '.5' AS written, i % 2 = 0 AS flag,
+        i / 3 AS price
     FROM range(120) AS rows(i);
 CREATE TABLE big AS SELECT i AS x, (i / 2000)::INT AS sorted, 0 AS always, i % 4 AS class FROM range(5000) AS rows(i);
 CREATE TABLE odd AS
@@ -39,7 +41,8 @@ CREATE TABLE plain AS SELECT 1 AS a;
 MODELS = (
     "SELECT * FROM iris.train TO TRAIN DNNClassifier WITH model.n_classes = 3, model.hidden_units = [10, 20] "
     "LABEL class INTO iris.my_model",
-    "SELECT age, sex, fare FROM passengers TO TRAIN DNNRegressor WITH model.hidden_units = [8] LABEL fare INTO my_regressor",
+    "SELECT age, sex, fare FROM passengers TO TRAIN DNNRegressor WITH model.hidden_units = [8] "
+    "LABEL fare INTO my_regressor",
     "SELECT age, sex FROM passengers TO TRAIN LinearClassifier LABEL sex INTO sexes",
 )
 

@@ -1,0 +1,203 @@
+"""Plans: what the session gets besides the program."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from sqlflow_elastic.compiler import Features
+from sqlflow_elastic.datasource import DataSource
+from sqlflow_elastic.elastic.settings import TrainSettings
+from sqlflow_elastic.models.features import ClassLabel, Dense, NumberLabel
+from tests.compiler.database import evaluate_plan, predict_plan, train_plan
+
+IRIS = "SELECT * FROM iris.train TO TRAIN"
+ALL_ATTRIBUTES = """
+    model.hidden_units = [4], model.n_classes = 3, model.dropout = None, model.batch_norm = False,
+    model.activation_fn = "tf.nn.relu",
+    model.optimizer = RMSprop, optimizer.learning_rate = 0.1, model.loss = "SparseCategoricalCrossentropy",
+    train.epoch = 2, train.batch_size = 10, train.verbose = 1, train.max_steps = 100, train.save_checkpoints_steps = 50,
+    train.log_every_n_iter = 20, train.num_workers = 2, train.num_ps = 1, train.worker_cpu = 4, train.worker_gpu = 0,
+    train.worker_memory = 2048, train.ps_cpu = 1, train.ps_gpu = 0, train.ps_memory = 1024, train.evaluator_cpu = 1,
+    train.evaluator_gpu = 0, train.evaluator_memory = 1024, train.num_evaluator = 1, train.num_boost_round = 30,
+    train.disk_cache = True, validation.select = "SELECT * FROM iris.train LIMIT 30;",
+    validation.metrics = "Accuracy,AUC",
+    validation.steps = 1, validation.start_delay_secs = 0, validation.throttle_secs = 0, train.seed = 3,
+    train.strategy = "auto", train.sync = True, train.staleness = 0, train.priority = 1, train.checkpoint_secs = 30,
+    train.patience = 2, train.class_weight = "balanced"
+"""
+
+
+def test_train_plan(source: DataSource) -> None:
+    plan = train_plan(f"{IRIS} sqlflow_models.DNNClassifier WITH {ALL_ATTRIBUTES} LABEL class INTO iris.m", source)
+    assert plan.select == "SELECT * FROM iris.train"
+    assert plan.validation_select == "SELECT * FROM iris.train LIMIT 30"
+    assert (plan.using, plan.into, plan.estimator) == (None, ("iris", "m"), "DNNClassifier")
+    assert plan.metrics == ("accuracy", "auc")
+    assert TrainSettings(**plan.settings) == TrainSettings(
+        epochs=2,
+        batch_size=10,
+        seed=3,
+        max_steps=100,
+        validation_steps=1,
+        patience=2,
+        checkpoint_secs=30,
+        checkpoint_steps=50,
+        log_every_n_steps=20,
+    )
+    assert plan.attributes["train.num_workers"] == 2
+    assert plan.features.attributes == {
+        "model.hidden_units": [4],
+        "model.n_classes": 3,
+        "model.dropout": None,
+        "model.batch_norm": False,
+        "model.activation": "relu",
+        "model.optimizer": "RMSprop",
+        "model.loss": "SparseCategoricalCrossentropy",
+        "optimizer.learning_rate": 0.1,
+    }
+
+
+def test_features_travel_as_json(source: DataSource) -> None:
+    for text in (f"{IRIS} LinearClassifier LABEL class INTO m", f"{IRIS} LinearRegressor LABEL sepal_width INTO m"):
+        features = train_plan(text, source).features
+        assert Features.from_json(json.loads(json.dumps(features.to_json()))) == features
+
+
+def test_predict_and_evaluate_plans(source: DataSource) -> None:
+    predict = predict_plan("SELECT * FROM iris.train TO PREDICT iris.predicted.class USING iris.my_model", source)
+    assert (predict.using, predict.into, predict.target) == (("iris", "my_model"), ("iris", "predicted"), "class")
+    again = predict_plan("SELECT * FROM iris.train TO PREDICT predictions.class USING iris.my_model", source)
+    assert again.into == ("predictions",)
+    evaluate = evaluate_plan(
+        "SELECT *, class AS truth FROM iris.train TO EVALUATE iris.my_model LABEL truth INTO s", source
+    )
+    assert (evaluate.using, evaluate.into) == (("iris", "my_model"), ("s",))
+    assert (evaluate.label, evaluate.metrics) == ("truth", ("accuracy",))
+
+
+def test_a_trained_model_may_be_trained_again_and_replaced(source: DataSource) -> None:
+    plan = train_plan(
+        f"{IRIS} DNNClassifier WITH model.hidden_units = [10, 20], optimizer.learning_rate = 0.5 "
+        "COLUMN * LABEL class USING iris.my_model INTO iris.my_model",
+        source,
+    )
+    assert plan.using == plan.into == ("iris", "my_model")
+    assert "learning_rate=0.5" in plan.program
+    assert "for units in [10, 20]:" in plan.program
+    assert plan.features.columns["feature_columns"][0] == Dense("sepal_length")
+
+
+@pytest.mark.parametrize(
+    ("table", "clauses", "label"),
+    [
+        ("iris.train", "LABEL class", ClassLabel("class", [0, 1, 2])),
+        ("iris.train", "WITH model.n_classes = 4 LABEL class", ClassLabel("class", [0, 1, 2, 3])),
+        ("iris.train", "LABEL petal_width", ClassLabel("petal_width", [0, 1, 2])),
+        ("iris.train", "LABEL CLASS", ClassLabel("class", [0, 1, 2])),
+        ("(SELECT class + 5 AS class, sepal_width FROM iris.train)", "LABEL class", ClassLabel("class", [5, 6, 7])),
+        ("passengers", "LABEL sex", ClassLabel("sex", ["female", "male"])),
+        (
+            "passengers",
+            'WITH model.label_vocabulary = ["male", "female", "x"] LABEL sex',
+            ClassLabel("sex", ["male", "female", "x"]),
+        ),
+        ("passengers", "LABEL alone", ClassLabel("alone", [False, True])),
+        ("big", "LABEL sorted", ClassLabel("sorted", [0, 1, 2])),
+        ("big", "WITH model.n_classes = 50 LABEL sorted", ClassLabel("sorted", list(range(50)))),
+    ],
+)
+def test_classes_of_a_label(table: str, clauses: str, label: ClassLabel, source: DataSource) -> None:
+    plan = train_plan(f"SELECT * FROM {table} TO TRAIN LinearClassifier {clauses} INTO m", source)
+    assert plan.features.label == label
+
+
+def test_many_classes_stand_in_the_program_as_a_range(source: DataSource) -> None:
+    plan = train_plan(
+        "SELECT * FROM big TO TRAIN LinearClassifier WITH model.n_classes = 500 LABEL class INTO m", source
+    )
+    assert 'LABEL = ClassLabel("class", classes=list(range(500)))' in plan.program
+
+
+def test_numbers_as_text_are_a_label_of_numbers(source: DataSource) -> None:
+    plan = train_plan("SELECT * FROM lists TO TRAIN LinearRegressor LABEL written INTO m", source)
+    assert plan.features.label == NumberLabel("written")
+    assert plan.features.scale == (34.64, 60.0)
+
+
+@pytest.mark.parametrize(
+    ("weights", "expected"),
+    [
+        ('"balanced"', 'class_weight="balanced"'),
+        ("[1, 2.5]", 'class_weight={"female": 1, "male": 2.5}'),
+        ('[["male", 3]]', 'class_weight={"female": 1.0, "male": 3}'),
+    ],
+)
+def test_class_weights(weights: str, expected: str, source: DataSource) -> None:
+    plan = train_plan(
+        f"SELECT * FROM passengers TO TRAIN LinearClassifier WITH train.class_weight = {weights} LABEL sex INTO m",
+        source,
+    )
+    assert f"        {expected},\n" in plan.program
+
+
+@pytest.mark.parametrize(
+    ("table", "label", "epochs"),
+    [("iris.train", "class", 100), ("big", "class", 10), ("(SELECT * FROM big LIMIT 900)", "class", 35)],
+)
+def test_few_rows_get_more_epochs(table: str, label: str, epochs: int, source: DataSource) -> None:
+    assert (
+        train_plan(f"SELECT * FROM {table} TO TRAIN LinearClassifier LABEL {label} INTO m", source).settings["epochs"]
+        == epochs
+    )
+
+
+def test_notes_tell_what_was_left_out(source: DataSource) -> None:
+    plan = train_plan("SELECT a, nothing, bytes, answer FROM odd TO TRAIN LinearClassifier LABEL answer INTO m", source)
+    assert plan.notes == (
+        "field 'nothing' is left out: it holds only NULL",
+        "field 'bytes' is left out: no feature can be made of type binary",
+    )
+
+
+def test_explanation_counts_weights(source: DataSource) -> None:
+    plan = train_plan(
+        "EXPLAIN SELECT age, sex, ticket, survived FROM passengers TO TRAIN DNNClassifier "
+        "WITH model.hidden_units = [4], model.batch_norm = True LABEL survived INTO m",
+        source,
+    )
+    rows = plan.describe()
+    assert rows.schema.names == ["part", "item", "detail"]
+    found = {(row["part"], row["item"]): row["detail"] for row in rows.to_pylist()}
+    assert found["layer", 'Embedding(CategoryHash("ticket", 16384), 16)'] == "16,384 ids x 16: 262,144 weights"
+    assert found["layer", "relu layer"] == "20 x 4 + 4: 84 weights"
+    assert found["layer", "outputs"] == "4 x 1 + 1: 5 weights"
+    assert found["size", "weights"] == "262,249 weights, 1.05 MB"
+    assert found["size", "with optimizer"] == "3.15 MB"
+    assert found["data", "epochs"] == "100, each of 10 steps in batches of 32"
+    assert found["strategy", "one process"]
+
+
+def test_the_program_does_not_say_where_the_database_is(source: DataSource) -> None:
+    class Elsewhere:
+        url = "mysql://me:secret@somewhere/iris"
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(source, name)
+
+    text = f"{IRIS} LinearClassifier LABEL class INTO m"
+    program = train_plan(text, Elsewhere()).program  # type: ignore[arg-type]
+    assert program == train_plan(text, source).program
+    assert "secret" not in program
+    assert "somewhere" not in program
+
+
+def test_compiling_imports_neither_tensorflow_nor_keras() -> None:
+    heavy = "[name for name in sys.modules if name.split('.')[0] in ('tensorflow', 'keras')]"
+    code = f"import sys, sqlflow_elastic.compiler; print({heavy})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == "[]"
