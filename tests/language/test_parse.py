@@ -229,6 +229,8 @@ def test_literals_in_every_dialect(source: str, value: object) -> None:
         ("postgres", r"E'a\tb\'c'", "a\tb'c"),
         ("postgres", "$$it's$$", "it's"),
         ("postgres", "$q$a $$ b$q$", "a $$ b"),
+        ("postgres", r"E'训练\n\u8bad'", "训练\n训"),
+        ("duckdb", r"e'训练\n'", "训练\n"),
         ("duckdb", "$$it's$$", "it's"),
         ("mysql", r"'a\nb\'c\\'", "a\nb'c\\"),
         ("mysql", r'"a\"b"', 'a"b'),
