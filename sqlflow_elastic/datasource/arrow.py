@@ -82,10 +82,13 @@ def regrouped(
 ) -> Iterator[pa.RecordBatch]:
     """The same rows in the schema's types, in batches of about ``rows`` rows or ``size`` bytes."""
     held: list[pa.RecordBatch] = []
+    held_rows = held_size = 0
     for batch in batches:
         held.append(conform(batch, schema))
-        if sum(one.num_rows for one in held) >= rows or sum(one.nbytes for one in held) >= size:
+        held_rows += batch.num_rows
+        held_size += batch.nbytes
+        if held_rows >= rows or held_size >= size:
             yield pa.concat_batches(held)
-            held = []
+            held, held_rows, held_size = [], 0, 0
     if held:
         yield pa.concat_batches(held)

@@ -29,6 +29,10 @@ class MissingTable(DataSourceError):  # noqa: N818
     """The engine says that there is no such table, schema or database."""
 
 
+class Cancelled(DataSourceError):  # noqa: N818
+    """Somebody called `cancel`."""
+
+
 class _FromCaller(Exception):  # noqa: N818
     """Carries an error of the caller's rows past the translation of driver errors."""
 
@@ -45,9 +49,9 @@ class Running(Generic[Connection]):
     cancelled: bool = False
 
     def check(self) -> None:
-        """Raises: DataSourceError: somebody cancelled it."""
+        """Raises: Cancelled: somebody cancelled it."""
         if self.cancelled:
-            raise DataSourceError("the statement was cancelled") from None
+            raise Cancelled("the statement was cancelled") from None
 
 
 class Engine(DataSource, Generic[Connection]):
@@ -147,7 +151,16 @@ class Engine(DataSource, Generic[Connection]):
     def probe(self, select: str, rows: int) -> pa.Table:
         """See `DataSource.probe`."""
         limited = f"SELECT * FROM ({select.rstrip().rstrip(';')}\n) AS probed LIMIT {rows:d}"  # noqa: S608
-        return self._table(limited)
+        try:
+            return self._table(limited)
+        except Cancelled:
+            raise
+        except DataSourceError:
+            # What is wrong may be around the SELECT only (two columns of one name), or the words are about that: run
+            # the SELECT itself, which fails by itself or gives its first rows.
+            with self.query(select, max(rows, 1)) as stream:
+                first = next(stream.batches, None)
+                return pa.Table.from_batches([] if first is None else [first.slice(0, rows)], stream.schema)
 
     def cancel(self) -> None:
         """See `DataSource.cancel`."""

@@ -7,6 +7,8 @@ import re
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
+from functools import partial
+from types import TracebackType
 from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
@@ -122,14 +124,27 @@ class MySQL(Engine["Connection"]):
             if _USE.match(sql):
                 self._database = self._one(connection, "SELECT DATABASE()")
             return affected
-        cleanup.callback(self._end, connection, cursor)
+        cleanup.push(partial(self._end, connection, cursor))
         columns = [column_of(field) for field in cursor._result.fields]  # type: ignore[attr-defined]
         schema = pa.schema([column.field for column in columns])
         return RowStream(schema, _batches(cursor, columns, schema, batch_rows))
 
-    def _end(self, connection: Connection, cursor: SSCursor) -> None:
+    def _end(
+        self,
+        connection: Connection,
+        cursor: SSCursor,
+        kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        """End a result, read to the end or not."""
+        if kind is not None and not issubclass(kind, Exception):
+            # Ctrl-C may have come in the middle of a packet: there is no reading on.
+            self._disconnect(connection)
         result = cursor._result  # type: ignore[attr-defined]
-        if result is not None and result.unbuffered_active:
+        if not connection.open:
+            result.unbuffered_active = False
+        if result.unbuffered_active:
             # The server would send all the rest.
             self._interrupt(connection)
         with contextlib.suppress(pymysql.Error):
@@ -141,18 +156,6 @@ class MySQL(Engine["Connection"]):
             rows = cursor.fetchall()
         value = rows[0][0]
         return None if value is None else value.decode()
-
-    def probe(self, select: str, rows: int) -> pa.Table:
-        """See `DataSource.probe`."""
-        try:
-            return super().probe(select, rows)
-        except DataSourceError as error:
-            if "Duplicate column name" not in str(error):
-                raise
-        # A derived table cannot have two columns of one name: take the first rows of the whole.
-        with self.query(select, max(rows, 1)) as stream:
-            first = next(stream.batches, None)
-            return pa.Table.from_batches([] if first is None else [first.slice(0, rows)], stream.schema)
 
     def tables(self) -> list[str]:
         """See `DataSource.tables`."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import re
 import sqlite3
+import sys
 import uuid
 from collections.abc import Iterable
 from contextlib import ExitStack
@@ -22,6 +23,7 @@ from sqlflow_elastic.datasource.base import BATCH_ROWS, CONNECT_SECONDS, Mark, R
 from sqlflow_elastic.datasource.engine import Engine, MissingTable
 from sqlflow_elastic.datasource.sqlite_values import Spool, python_values, type_name
 from sqlflow_elastic.datasource.urls import file_of
+from sqlflow_elastic.errors import DataSourceError
 
 _LOAD_BYTES = 1 << 24
 _VIEW = "temp.sqlflow_elastic_declared"
@@ -72,6 +74,11 @@ class SQLite(Engine[sqlite3.Connection]):
     def _run(
         self, connection: sqlite3.Connection, sql: str, batch_rows: int, cleanup: ExitStack
     ) -> RowStream | int | None:
+        return self._select(connection, sql, batch_rows, cleanup, sys.maxsize)
+
+    def _select(
+        self, connection: sqlite3.Connection, sql: str, batch_rows: int, cleanup: ExitStack, limit: int
+    ) -> RowStream | int | None:
         declared = _declared(connection, sql)
         cursor = connection.cursor()
         cleanup.callback(cursor.close)
@@ -80,8 +87,18 @@ class SQLite(Engine[sqlite3.Connection]):
             return cursor.rowcount if cursor.rowcount >= 0 else None
         spool = Spool([column[0] for column in cursor.description], declared, batch_rows)
         cleanup.callback(spool.close)
-        spool.fill(cursor)
+        spool.fill(cursor, limit)
         return RowStream(spool.schema, spool.batches())
+
+    def probe(self, select: str, rows: int) -> pa.Table:
+        """See `DataSource.probe`. The engine works row by row: it is enough to stop asking."""
+        with ExitStack() as cleanup:
+            running = cleanup.enter_context(self._statement())
+            with self._translated(running):
+                stream = self._select(running.connection, select, BATCH_ROWS, cleanup, rows)
+                if not isinstance(stream, RowStream):
+                    raise DataSourceError("the statement gives no rows")
+                return pa.Table.from_batches(stream.batches, stream.schema)
 
     def tables(self) -> list[str]:
         """See `DataSource.tables`."""

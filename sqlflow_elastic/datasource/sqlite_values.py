@@ -8,6 +8,7 @@ value keeps to it, else the stored one.
 from __future__ import annotations
 
 import re
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -192,11 +193,12 @@ class Spool:
         """The types found; right after `fill`."""
         return pa.schema([pa.field(column.name, column.type) for column in self._columns])
 
-    def fill(self, cursor: Cursor) -> None:
-        """Read the cursor to its end."""
+    def fill(self, cursor: Cursor, limit: int = sys.maxsize) -> None:
+        """Read the cursor to its end, or at most ``limit`` rows."""
         chunks: list[list[pa.Array]] = []
         rows = size = 0
-        while values := cursor.fetchmany(min(_FETCH_ROWS, self._batch_rows - rows)):
+        while limit and (values := cursor.fetchmany(min(_FETCH_ROWS, self._batch_rows - rows, limit))):
+            limit -= len(values)
             arrays = [column.take(one) for column, one in zip(self._columns, zip(*values, strict=True), strict=True)]
             chunks.append(arrays)
             rows += len(values)
