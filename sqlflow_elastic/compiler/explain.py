@@ -100,15 +100,22 @@ class _Sizes:
         raise TypeError(f"{column!r} has no width")
 
     def ids(self, category: Column | str) -> int:
-        """How many different ids there are, with those for NULL and for values that training never saw."""
+        """How many different ids there are, with those for NULL and for values that training never saw.
+
+        As `Preprocessing` numbers them.
+        """
         match category:
             case Vocabulary():
-                values = self.rows.sample[category.field]
-                return min(len(values.drop_null().unique()), category.max_values) + 1 + self._missing(category.field)
+                values = len(self.rows.sample[category.field].drop_null().unique())
+                return 2 + max(1, min(values, category.max_values))
             case Sparse():
                 return category.shape
-            case Bucket():
-                return len(category.boundaries) + 1
+            case Bucket(source=Dense() as number):
+                return len(category.boundaries) + 1 + self._missing(number.field)
+            case CategoryId(source=str() as field) | CategoryHash(source=str() as field):
+                return category.n + self._missing(field)
+            case CategoryId(source=Bucket() as bucket):
+                return self.ids(bucket)
             case CategoryId() | CategoryHash() | Cross():
                 return category.n
             case WeightedCategory():

@@ -9,7 +9,6 @@ from sqlflow_elastic.compiler.bind import Rows
 from sqlflow_elastic.compiler.program_text import listing
 from sqlflow_elastic.models.features import ClassLabel, Label
 
-BATCH_SIZE = 32
 SEED = 0
 
 _DIRECT = {
@@ -25,7 +24,7 @@ _DIRECT = {
 def train_settings(attributes: Attributes, rows: Rows) -> dict[str, Any]:
     """The arguments of `elastic.TrainSettings`: those that a person wants to see, and those that were given."""
     values = attributes.values
-    batch_size = values.get("train.batch_size", BATCH_SIZE)
+    batch_size = values.get("train.batch_size") or default_batch_size(rows)
     settings = {
         "epochs": values.get("train.epoch") or default_epochs(rows, batch_size),
         "batch_size": batch_size,
@@ -35,6 +34,14 @@ def train_settings(attributes: Attributes, rows: Rows) -> dict[str, Any]:
     if values.get("train.log_every_n_iter"):
         settings["log_every_n_steps"] = values["train.log_every_n_iter"]
     return settings
+
+
+def default_batch_size(rows: Rows) -> int:
+    """A power of two from 4 to 64 that makes at least 16 steps of an epoch: few rows should not mean few steps."""
+    if not rows.complete:
+        return 64
+    sixteenth = int(rows.sample.num_rows) // 16
+    return min(64, max(4, 1 << max(0, sixteenth.bit_length() - 1)))
 
 
 def default_epochs(rows: Rows, batch_size: int) -> int:

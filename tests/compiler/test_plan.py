@@ -146,14 +146,15 @@ def test_class_weights(weights: str, expected: str, source: DataSource) -> None:
 
 
 @pytest.mark.parametrize(
-    ("table", "label", "epochs"),
-    [("iris.train", "class", 100), ("big", "class", 10), ("(SELECT * FROM big LIMIT 900)", "class", 35)],
+    ("rows", "batch_size", "epochs"),
+    [(4, 4, 100), (110, 4, 36), (900, 32, 35), (5000, 64, 10)],
 )
-def test_few_rows_get_more_epochs(table: str, label: str, epochs: int, source: DataSource) -> None:
-    assert (
-        train_plan(f"SELECT * FROM {table} TO TRAIN LinearClassifier LABEL {label} INTO m", source).settings["epochs"]
-        == epochs
-    )
+def test_few_rows_get_more_epochs_of_smaller_batches(
+    rows: int, batch_size: int, epochs: int, source: DataSource
+) -> None:
+    text = f"SELECT * FROM (SELECT * FROM big LIMIT {rows}) TO TRAIN LinearClassifier LABEL class INTO m"
+    settings = train_plan(text, source).settings
+    assert (settings["batch_size"], settings["epochs"]) == (batch_size, epochs)
 
 
 def test_notes_tell_what_was_left_out(source: DataSource) -> None:
@@ -174,11 +175,11 @@ def test_explanation_counts_weights(source: DataSource) -> None:
     assert rows.schema.names == ["part", "item", "detail"]
     found = {(row["part"], row["item"]): row["detail"] for row in rows.to_pylist()}
     assert found["layer", 'Embedding(CategoryHash("ticket", 16384), 16)'] == "16,384 ids x 16: 262,144 weights"
-    assert found["layer", "relu layer"] == "20 x 4 + 4: 84 weights"
+    assert found["layer", "relu layer"] == "21 x 4 + 4: 88 weights"
     assert found["layer", "outputs"] == "4 x 1 + 1: 5 weights"
-    assert found["size", "weights"] == "262,249 weights, 1.05 MB"
+    assert found["size", "weights"] == "262,253 weights, 1.05 MB"
     assert found["size", "with optimizer"] == "3.15 MB"
-    assert found["data", "epochs"] == "100, each of 10 steps in batches of 32"
+    assert found["data", "epochs"] == "53, each of 19 steps in batches of 16"
     assert found["strategy", "one process"]
 
 

@@ -58,7 +58,7 @@ TRAIN: tuple[Attribute, ...] = (
     Attribute(
         "train.epoch", Integer(1), None, "How often each row is seen; by default enough for 1000 steps, from 10 to 100."
     ),
-    Attribute("train.batch_size", Integer(1), 32, "Rows of one step."),
+    Attribute("train.batch_size", Integer(1), None, "Rows of one step; by default from 4 to 64, more for more rows."),
     Attribute("train.seed", Integer(0, 2**63 - 1), 0, "Fixes the order of rows and the starting weights."),
     Attribute("train.max_steps", Integer(1), None, "Stop after so many steps, whatever the epoch."),
     Attribute("train.patience", Integer(1), None, "Stop when the validation loss has not improved for so many epochs."),

@@ -98,8 +98,8 @@ if __name__ == "__main__":
         optimizers=optimizers,
         metrics=["rmse", "mape"],
         settings=elastic.TrainSettings(
-            epochs=100,
-            batch_size=32,
+            epochs=53,
+            batch_size=16,
             seed=0,
             max_steps=5000,
             validation_fraction=0.2,

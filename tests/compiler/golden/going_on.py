@@ -70,7 +70,7 @@ if __name__ == "__main__":
         sample_losses=sample_losses,
         optimizers=optimizers,
         metrics=["accuracy"],
-        settings=elastic.TrainSettings(epochs=3, batch_size=32, seed=0),
+        settings=elastic.TrainSettings(epochs=3, batch_size=4, seed=0),
         class_weight="balanced",
         using=True,
     )

@@ -72,5 +72,5 @@ if __name__ == "__main__":
         sample_losses=sample_losses,
         optimizers=optimizers,
         metrics=["accuracy"],
-        settings=elastic.TrainSettings(epochs=10, batch_size=32, seed=0),
+        settings=elastic.TrainSettings(epochs=10, batch_size=4, seed=0),
     )

@@ -90,5 +90,5 @@ if __name__ == "__main__":
         sample_losses=sample_losses,
         optimizers=optimizers,
         metrics=["rmse", "mae"],
-        settings=elastic.TrainSettings(epochs=100, batch_size=32, seed=0),
+        settings=elastic.TrainSettings(epochs=34, batch_size=4, seed=0),
     )
