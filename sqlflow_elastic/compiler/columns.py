@@ -24,6 +24,7 @@ from sqlflow_elastic.models.features import (
     Sparse,
     WeightedCategory,
 )
+from sqlflow_elastic.models.zoo.declarations import Model
 
 DELIMITERS = {"COMMA": ",", "SEMICOLON": ";", "COLON": ":", "SPACE": " ", "TAB": "\t"}
 
@@ -165,6 +166,19 @@ class ColumnReader:
     def error(self, value: ast.Value, message: str, hint: str | None = None) -> Exception:
         """An error at an argument."""
         return self.program.error(value.span, message, hint)
+
+
+def input_of(program: ProgramText, clause: ast.ColumnClause, model: Model) -> str:
+    """The input that a COLUMN clause is for."""
+    if clause.target in model.inputs:
+        return str(clause.target)
+    if clause.target is None and len(model.inputs) == 1:
+        return model.inputs[0]
+    if clause.target is None:
+        message = f"{model.name} has several inputs: say which one these columns are for"
+        raise program.error(clause.span, message, f"add FOR {' or FOR '.join(model.inputs)}")
+    hint = did_you_mean(clause.target, model.inputs) or f"it has {listing(model.inputs)}"
+    raise program.error(clause.span, f"{model.name} has no input '{clause.target}'", hint)
 
 
 def usage_of(name: str) -> str:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from sqlflow_elastic.compiler.attributes import Attributes
+from sqlflow_elastic.compiler.columns import ColumnReader, input_of
 from sqlflow_elastic.compiler.program_text import ProgramText
 from sqlflow_elastic.compiler.stored import Trained
-from sqlflow_elastic.errors import Span
+from sqlflow_elastic.errors import CompileError, Span
 from sqlflow_elastic.language import ast
 from sqlflow_elastic.models.features import Column
 from sqlflow_elastic.models.zoo.declarations import Model
@@ -41,10 +40,29 @@ def check_same_label(program: ProgramText, field: str, span: Span, trained: Trai
         raise program.error(span, message, f"write {field} AS {learned}")
 
 
-def check_same_columns(
-    program: ProgramText, statement: ast.Train, columns: Mapping[str, tuple[Column, ...]], trained: Trained
-) -> None:
-    """Raises: CompileError: a COLUMN clause says other columns than the model has."""
-    if statement.columns and columns != trained.features.columns:
-        message = f"these are not the columns of '{trained.name.text}', and they cannot change"
-        raise program.error(statement.columns[0].span, message, "leave COLUMN away to go on with the same columns")
+def check_same_columns(statement: ast.Train, model: Model, reader: ColumnReader, trained: Trained) -> None:
+    """Raises: CompileError: a COLUMN clause says other columns than the model has.
+
+    A field alone stands for whatever was derived from it, ``*`` for all that is not named.
+    """
+    said: dict[str, list[Column]] = {name: [] for name in model.inputs}
+    for clause in statement.columns:
+        name = input_of(reader.program, clause, model)
+        known = trained.features.columns[name]
+        for value in clause.columns:
+            for source in [] if isinstance(value, ast.Star) else reader.sources(value):
+                meant = [column for column in known if source in (column, *column.fields()[:1])]
+                if not meant:
+                    raise _other_columns(reader, clause, trained)
+                said[name] += meant
+        if any(isinstance(value, ast.Star) for value in clause.columns):
+            said[name] += known
+    for clause in statement.columns:
+        name = input_of(reader.program, clause, model)
+        if set(said[name]) != set(trained.features.columns[name]):
+            raise _other_columns(reader, clause, trained)
+
+
+def _other_columns(reader: ColumnReader, clause: ast.ColumnClause, trained: Trained) -> CompileError:
+    message = f"these are not the columns of '{trained.name.text}', and they cannot change"
+    return reader.program.error(clause.span, message, "leave COLUMN away to go on with the same columns")

@@ -157,7 +157,8 @@ class LabelReader:
         if len(found) > MOST_CLASSES:
             message = f"the label '{self.field}' has more than {MOST_CLASSES} different values, too many for classes"
             raise self._error(message, "a regressor like DNNRegressor learns numbers")
-        return self._classes_of(sorted(found))
+        # Under some collations DISTINCT takes 'yes' and 'Yes' for one: what the sample shows counts too.
+        return sorted({*self._classes_of(found), *sampled})
 
     def _classes_of(self, values: Sequence[Any]) -> list[Class]:
         """Values as classes: whole floats and decimals are integers. Raises: CompileError: a number is not whole."""

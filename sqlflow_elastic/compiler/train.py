@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlflow_elastic.compiler.attributes import AttributeReader, Attributes
 from sqlflow_elastic.compiler.bind import Rows, bind, field_at, sample
-from sqlflow_elastic.compiler.columns import ColumnReader
+from sqlflow_elastic.compiler.columns import ColumnReader, input_of
 from sqlflow_elastic.compiler.explain import explain
 from sqlflow_elastic.compiler.going_on import check_same_columns, check_same_label, check_same_model
 from sqlflow_elastic.compiler.labels import LabelReader, scale_of
@@ -15,7 +15,7 @@ from sqlflow_elastic.compiler.metrics import chosen_metrics
 from sqlflow_elastic.compiler.models import find_model
 from sqlflow_elastic.compiler.network import network_of
 from sqlflow_elastic.compiler.plan import Features, TrainPlan
-from sqlflow_elastic.compiler.program_text import ProgramText, did_you_mean, listing
+from sqlflow_elastic.compiler.program_text import ProgramText, listing
 from sqlflow_elastic.compiler.render import render_train
 from sqlflow_elastic.compiler.settings import class_weight, train_settings
 from sqlflow_elastic.compiler.stored import Trained, check_features, check_into, load_trained
@@ -40,12 +40,12 @@ def compile_train(program: ProgramText, statement: ast.Train, source: DataSource
     rows = bind(program, statement.select, source)
     label = _label(program, statement, model, attributes, rows, source, trained)
     reader = ColumnReader(program, rows, label.field)
-    columns = _columns(program, statement, model, reader)
     if trained is None:
+        columns = _columns(program, statement, model, reader)
         fields = _fields(rows, columns, label)
     else:
         check_features(program, rows, trained, statement.select.span)
-        check_same_columns(program, statement, columns, trained)
+        check_same_columns(statement, model, reader, trained)
         columns, fields = trained.features.columns, trained.features.fields
     scale = scale_of(label, rows) if trained is None else trained.features.scale
     features = Features(fields, columns, label, _model_attributes(attributes, model), scale)
@@ -140,7 +140,7 @@ def _columns(
     columns: dict[str, list[Column]] = {name: [] for name in model.inputs}
     with_rest: list[str] = []
     for clause in statement.columns:
-        name = _input(program, clause, model)
+        name = input_of(program, clause, model)
         columns[name] += reader.read(clause)
         with_rest += [name for value in clause.columns if isinstance(value, ast.Star)]
     for name in dict.fromkeys(with_rest):
@@ -150,19 +150,6 @@ def _columns(
         message = f"{model.name} has no columns for its input {listing(missing)}"
         raise program.error(statement.columns[0].span, message, f"add COLUMN … FOR {missing[0]}")
     return {name: tuple(dict.fromkeys(group)) for name, group in columns.items()}
-
-
-def _input(program: ProgramText, clause: ast.ColumnClause, model: Model) -> str:
-    """The input that a COLUMN clause is for."""
-    if clause.target in model.inputs:
-        return str(clause.target)
-    if clause.target is None and len(model.inputs) == 1:
-        return model.inputs[0]
-    if clause.target is None:
-        message = f"{model.name} has several inputs: say which one these columns are for"
-        raise program.error(clause.span, message, f"add FOR {' or FOR '.join(model.inputs)}")
-    hint = did_you_mean(clause.target, model.inputs) or f"it has {listing(model.inputs)}"
-    raise program.error(clause.span, f"{model.name} has no input '{clause.target}'", hint)
 
 
 def _some(program: ProgramText, statement: ast.Train, columns: tuple[Column, ...]) -> tuple[Column, ...]:

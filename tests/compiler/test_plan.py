@@ -93,6 +93,22 @@ def test_a_trained_model_may_be_trained_again_and_replaced(source: DataSource) -
 
 
 @pytest.mark.parametrize(
+    "columns", ["*", "sepal_length, *", "DENSE(petal_width, 1), sepal_length, petal_length, sepal_width"]
+)
+def test_columns_of_a_trained_model_may_be_said_again(columns: str, source: DataSource) -> None:
+    plan = train_plan(f"{IRIS} DNNClassifier COLUMN {columns} LABEL class USING iris.my_model INTO m", source)
+    assert (
+        plan.features.columns == train_plan(f"{IRIS} DNNClassifier USING iris.my_model INTO m", source).features.columns
+    )
+
+
+def test_a_trained_model_is_never_derived_again(source: DataSource) -> None:
+    text = "SELECT CAST(sepal_length AS TEXT) || ' cm' AS sepal_length, sepal_width, petal_length, petal_width, class "
+    plan = train_plan(f"{text} FROM iris.train TO TRAIN DNNClassifier COLUMN * USING iris.my_model INTO m", source)
+    assert plan.features.columns["feature_columns"][0] == Dense("sepal_length")
+
+
+@pytest.mark.parametrize(
     ("table", "clauses", "label"),
     [
         ("iris.train", "LABEL class", ClassLabel("class", [0, 1, 2])),
