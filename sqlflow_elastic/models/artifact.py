@@ -11,7 +11,8 @@ import json
 import os
 import tempfile
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from sqlflow_elastic.models.features.encoder import Encoder
 
 FORMAT = 1
+NETWORK_FILES = ("network.keras", "network.weights.h5")
+"""The second is what a network gets that Keras cannot describe: its weights only."""
 
 
 @dataclass(frozen=True)
@@ -127,28 +130,17 @@ class Artifact:
             except (TypeError, ValueError, KeyError) as error:
                 raise ModelStoreError(f"the stored weights do not fit this network ({_first_line(error)})") from error
 
-    def _network(self) -> _Extracted:
-        return _Extracted(self.path)
-
-
-class _Extracted:
-    """The network's file by itself, for as long as it is needed."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._folder = tempfile.TemporaryDirectory()
-
-    def __enter__(self) -> str:
-        with zipfile.ZipFile(self._path) as archive:
-            name = next(name for name in archive.namelist() if name in NETWORK_FILES)
-            return archive.extract(name, self._folder.name)
-
-    def __exit__(self, *error: object) -> None:
-        self._folder.cleanup()
-
-
-NETWORK_FILES = ("network.keras", "network.weights.h5")
-"""The second is what a network gets that Keras cannot describe: its weights only."""
+    @contextmanager
+    def _network(self) -> Iterator[Path]:
+        """The network's file by itself, for as long as it is needed."""
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                with zipfile.ZipFile(self.path) as archive:
+                    name = next(name for name in NETWORK_FILES if name in archive.namelist())
+                    network = Path(archive.extract(name, folder))
+            except (OSError, zipfile.BadZipFile, StopIteration) as error:
+                raise _damaged(error) from error
+            yield network
 
 
 def save_artifact(
@@ -217,7 +209,11 @@ def _read(path: Path) -> tuple[Features, dict[str, Any]]:
             )
         return Features.from_json(data), extra
     except (OSError, zipfile.BadZipFile, KeyError, TypeError, ValueError) as error:
-        raise ModelStoreError(f"the model's file is missing or damaged ({_first_line(error)})") from error
+        raise _damaged(error) from error
+
+
+def _damaged(error: Exception) -> ModelStoreError:
+    return ModelStoreError(f"the model's file is missing or damaged ({_first_line(error)})")
 
 
 def _first_line(error: Exception) -> str:

@@ -13,6 +13,7 @@ from keras import ops
 from sqlflow_elastic.models.artifact import Artifact, load_artifact
 from sqlflow_elastic.models.features.columns import ClassLabel
 from sqlflow_elastic.models.features.inputs import ascii_name
+from sqlflow_elastic.models.features.preprocessing import raw_inputs
 from sqlflow_elastic.models.features.raw import INTEGER_NULL, TEXT_NULL
 
 #: What stands for NULL in a raw input of each type; JSON has no NaN.
@@ -28,7 +29,7 @@ def raw_model(artifact: Artifact) -> keras.Model:
     classifier.
     """
     encoder = artifact.encoder
-    inputs = {name: keras.Input((), dtype=tensor.dtype, name=name) for name, tensor in encoder.model.input.items()}
+    inputs = raw_inputs({name: tensor.dtype for name, tensor in encoder.model.input.items()})
     outputs = artifact.model(encoder.model(inputs))
     if isinstance(artifact.label, ClassLabel):
         outputs = probabilities(outputs)

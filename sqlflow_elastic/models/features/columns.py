@@ -28,7 +28,7 @@ COMBINERS = ("sum", "mean", "sqrtn")
 NUMBER_TYPES = frozenset({"float", "float32", "float64", "double", "int", "int32", "int64", "bigint"})
 # fmt: off
 INITIALIZERS = frozenset({
-    "constant", "glorot_normal", "glorot_uniform", "he_normal", "he_uniform", "lecun_normal", "lecun_uniform", "normal",
+    "glorot_normal", "glorot_uniform", "he_normal", "he_uniform", "lecun_normal", "lecun_uniform", "normal",
     "ones", "orthogonal", "random_normal", "random_uniform", "truncated_normal", "uniform", "variance_scaling", "zeros",
 })
 # fmt: on

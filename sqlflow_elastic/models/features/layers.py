@@ -20,6 +20,7 @@ ABSENT = -1
 
 YEAR = 31_556_952.0
 DAY = 86_400
+TIME_PARTS = 9
 
 
 class _Preprocessing(keras.layers.Layer):  # type: ignore[misc]
@@ -242,7 +243,7 @@ class SplitTime(_Preprocessing):
 
     def compute_output_spec(self, inputs: Any) -> Any:
         """float64 [rows, 9]."""
-        return keras.KerasTensor((inputs.shape[0], 9), "float64")
+        return keras.KerasTensor((inputs.shape[0], TIME_PARTS), "float64")
 
 
 def _civil(days: Any) -> tuple[Any, Any]:

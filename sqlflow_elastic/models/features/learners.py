@@ -30,7 +30,7 @@ from sqlflow_elastic.models.features.raw import Rows
 
 MAX_CLASSES = 10_000
 SKEWED = 5.0
-"""Beyond this skewness numbers are standardised after a signed log1p, if that makes them less skewed."""
+"""Beyond this skewness numbers are standardised after a signed log1p, if that makes them half as skewed or less."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class NumberLearner:
         if self._plain is None or self._logarithmic is None or self._minimum is None or self._maximum is None:
             return {}
         plain, logarithmic = self._plain, self._logarithmic
-        skewed = (np.abs(plain.skew) > SKEWED) & (np.abs(logarithmic.skew) < np.abs(plain.skew))
+        skewed = (np.abs(plain.skew) > SKEWED) & (np.abs(logarithmic.skew) <= np.abs(plain.skew) / 2)
         found, start = {}, 0
         for column, missing in zip(self._columns, self._missing, strict=True):
             place = slice(start, start + (column.shape if isinstance(column, Dense) else 1))

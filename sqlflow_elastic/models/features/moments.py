@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
 
 
 @dataclass
@@ -59,6 +60,12 @@ class Moments:
     def skew(self) -> Floats:
         """The skewness, float64 [k]; 0 of a constant."""
         deviation = self.deviation
-        constant = deviation <= 1e-12 * np.maximum(1.0, np.abs(self.mean))
+        constant = is_constant(self.mean, deviation)
         third = self.cube / np.maximum(self.count, 1)
         return np.where(constant, 0.0, third / np.where(constant, 1.0, deviation) ** 3)
+
+
+def is_constant(mean: Floats, deviation: Floats) -> Bools:
+    """Whether numbers differ from their mean by rounding only, bool [k]."""
+    constant: Bools = deviation <= 1e-12 * np.abs(mean)
+    return constant

@@ -7,13 +7,15 @@ each distinct text.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import keras
+import numpy as np
 from keras import ops
+from numpy.typing import NDArray
 
 from sqlflow_elastic.models.features import layers
 from sqlflow_elastic.models.features.columns import (
@@ -33,6 +35,7 @@ from sqlflow_elastic.models.features.columns import (
 )
 from sqlflow_elastic.models.features.layout import CategoryPlaces, Layout, NumberPlaces
 from sqlflow_elastic.models.features.learners import NumberStatistics
+from sqlflow_elastic.models.features.moments import is_constant
 from sqlflow_elastic.models.features.raw import INTEGER_NULL, TEXT_NULL
 from sqlflow_elastic.models.features.resolve import parts
 from sqlflow_elastic.models.features.statistics import Statistics
@@ -88,6 +91,26 @@ def raw_dtypes(columns: Sequence[Column], fields: Sequence[Field]) -> dict[str, 
     return {field.name: dtype(field) for field in fields if field.name in used}
 
 
+#: Names that Keras gives to layers and operations by itself, before it numbers them.
+_TAKEN = {
+    re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+    for name in [*dir(keras.layers), *dir(ops), *dir(layers), "GetItem", "Functional", "Preprocessing"]
+}
+
+
+def raw_inputs(dtypes: Mapping[str, str]) -> dict[str, Any]:
+    """A model's inputs, a tensor [rows] for each field.
+
+    Their layers have the fields' names, but for those that Keras does not allow or uses for layers itself.
+    """
+    inputs = {}
+    for i, (name, dtype) in enumerate(dtypes.items()):
+        allowed = "/" not in name and re.sub(r"_\d+$", "", name) not in _TAKEN
+        inputs[name] = keras.Input((), dtype=dtype, name=name if allowed else f"field:{i}")
+        inputs[name].name = name
+    return inputs
+
+
 class Preprocessing:
     """The model's pieces, its raw inputs and the layout of what comes out.
 
@@ -100,7 +123,7 @@ class Preprocessing:
     def __init__(self, columns: Sequence[Column], fields: Sequence[Field], statistics: Statistics) -> None:
         self._statistics = statistics
         self.dtypes = raw_dtypes(parts(columns), fields)
-        self.inputs = {name: keras.Input((), dtype=dtype, name=name) for name, dtype in self.dtypes.items()}
+        self.inputs = raw_inputs(self.dtypes)
         self.layout = Layout()
         self.pieces: list[Piece] = []
         self._known: dict[Column, _Ids] = {}
@@ -148,13 +171,14 @@ class Preprocessing:
     def _add_numbers(self, columns: Sequence[Dense | TimeParts], raw: Any) -> None:
         """Standardise the float64 [rows, k] of one or more columns, and add what says that a number is missing."""
         learned = [self._statistics.numbers[repr(column)] for column in columns]
-        scales = [_scales(column, statistics) for column, statistics in zip(columns, learned, strict=True)]
-        fill, mean, deviation = (list(itertools.chain(*(scale[i] for scale in scales))) for i in range(3))
+        scales = [_scale(column, statistics) for column, statistics in zip(columns, learned, strict=True)]
         numbers = _signed_log(raw, [log for statistics in learned for log in statistics.logarithmic])
-        numbers = layers.FillMissing(fill)(numbers)
-        if any(mean) or any(d != 1 for d in deviation):
-            variance = [d * d for d in deviation]
-            numbers = keras.layers.Normalization(mean=mean, variance=variance, dtype="float64")(numbers)
+        # Not Keras's Normalization: it rounds its mean to float32, which moves a timestamp by a minute.
+        scale = np.concatenate([s.scale for s in scales])
+        offset = np.concatenate([s.offset for s in scales])
+        if (scale != 1).any() or offset.any():
+            numbers = keras.layers.Rescaling(scale, offset, dtype="float64")(numbers)
+        numbers = layers.FillMissing(np.concatenate([s.fill for s in scales]).tolist())(numbers)
         fields = [name for column in columns for name in column.fields()]
         places = self._add("numbers", fields, ops.cast(numbers, "float32"))
         missing: dict[Column, int] = {}
@@ -168,10 +192,10 @@ class Preprocessing:
             companions = self._add("numbers", fields, ops.cast(nan, "float32"))
             missing = {columns[i]: place for i, place in zip(with_missing, companions, strict=True)}
         start = 0
-        for column, (filled, _, _) in zip(columns, scales, strict=True):
-            own = places[start : start + len(filled)]
+        for column, scaled in zip(columns, scales, strict=True):
+            own = places[start : start + len(scaled.fill)]
             self.layout.numbers[column] = NumberPlaces(own, missing.get(column))
-            start += len(filled)
+            start += len(own)
 
     def _add_category(self, column: Column) -> None:
         if column in self.layout.categories:
@@ -296,17 +320,23 @@ def _log(numbers: Any) -> Any:
     return ops.sign(numbers) * ops.log1p(ops.abs(numbers))
 
 
-def _scales(column: Dense | TimeParts, learned: NumberStatistics) -> tuple[list[float], list[float], list[float]]:
-    """For each place: what fills in for a missing number, what to subtract, what to divide by."""
-    mean, deviation = list(learned.mean), [_divisor(m, d) for m, d in zip(learned.mean, learned.deviation, strict=True)]
-    if isinstance(column, TimeParts):
-        year, zeros, ones = mean[0] / layers.YEAR, [0.0] * 8, [1.0] * 8
-        return [year, *zeros], [year, *zeros], [_divisor(year, learned.deviation[0] / layers.YEAR), *ones]
-    if not column.normalize:
-        return mean, [0.0] * len(mean), [1.0] * len(mean)
-    return mean, mean, deviation
+@dataclass(frozen=True)
+class _Scale:
+    """How numbers are standardised, ``x · scale + offset``, and what a missing one is then; float64 [places] each."""
+
+    scale: NDArray[np.float64]
+    offset: NDArray[np.float64]
+    fill: NDArray[np.float64]
 
 
-def _divisor(mean: float, deviation: float) -> float:
-    """1 for a constant, which differs from its mean by rounding only."""
-    return deviation if deviation > 1e-9 * max(abs(mean), 1e-30) else 1.0
+def _scale(column: Dense | TimeParts, learned: NumberStatistics) -> _Scale:
+    mean, deviation = np.array(learned.mean), np.array(learned.deviation)
+    if isinstance(column, Dense) and not column.normalize:
+        return _Scale(np.ones_like(mean), np.zeros_like(mean), mean)
+    scale = 1 / np.where(is_constant(mean, deviation), 1.0, deviation)
+    offset = -mean * scale
+    if isinstance(column, TimeParts):  # years are standardised as the seconds are; sines and cosines stay
+        cyclic = layers.TIME_PARTS - 1
+        scale = np.append(scale * layers.YEAR, np.ones(cyclic))
+        offset = np.append(offset, np.zeros(cyclic))
+    return _Scale(scale, offset, np.zeros_like(scale))
