@@ -40,8 +40,9 @@ class Display:
         match event:
             case Progress():
                 self._progress.show(event)
-            case Metrics(_, _, _, values):
-                self._progress.measured(values)
+            case Metrics(split, _, _, values):
+                if split != "train":  # the training loss is in the progress
+                    self._progress.measured(values)
             case Rows(batch):
                 if not self._in_rows:
                     self._progress.end()

@@ -102,7 +102,7 @@ class TerminalProgress(ProgressView):
 
 
 class LineProgress(ProgressView):
-    """A line at the end of each phase, and every few seconds in between."""
+    """A line at the end of training, and every few seconds before that."""
 
     def __init__(self, out: TextIO) -> None:
         super().__init__()
@@ -112,7 +112,8 @@ class LineProgress(ProgressView):
     def show(self, progress: Progress) -> None:
         """See `ProgressView.show`."""
         now = time.monotonic()
-        if progress.done == 0 or (progress.done != progress.total and now - self._last < _LINE_SECONDS):
+        trained = progress.phase == "training" and progress.done == progress.total
+        if not trained and (progress.done == 0 or now - self._last < _LINE_SECONDS):
             return
         self._last = now
         line = f"{progress.phase}: {progress.done:,}" + (f" of {progress.total:,}" if progress.total else "")

@@ -21,7 +21,12 @@ from sqlflow_elastic.cluster.forkserver import MESSAGE_BYTES
 from sqlflow_elastic.errors import JobError
 
 #: What a job's program needs and what is slow to import.
-PRELOAD = ("tensorflow", "keras", "sqlflow_elastic.elastic")
+PRELOAD = (
+    "tensorflow",
+    "keras",
+    *(f"sqlflow_elastic.elastic.{part}" for part in ("training", "evaluating", "predicting")),
+    "sqlflow_elastic.datasource",
+)
 
 _KILL_SECONDS = 10.0
 _LOST = -signal.SIGKILL

@@ -1,0 +1,199 @@
+"""Sessions with statements that run jobs, on irises in DuckDB."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from sklearn.datasets import load_iris
+
+import sqlflow_elastic
+from sqlflow_elastic import Session
+from sqlflow_elastic.errors import CompileError, DataError, JobCancelled
+from sqlflow_elastic.events import Event, Failed, Message, Progress, Result
+
+TRAIN = """SELECT * EXCLUDE (part) FROM iris WHERE part <> 0
+TO TRAIN DNNClassifier WITH model.hidden_units = [16, 8], train.epoch = {epochs}, train.seed = 1
+LABEL species INTO {name}"""
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+    with sqlflow_elastic.connect("duckdb://", work_dir=tmp_path_factory.mktemp("jobs")) as session:
+        irises = load_iris()
+        session.sql(
+            "CREATE TABLE iris (sepal_length DOUBLE, sepal_width DOUBLE, petal_length DOUBLE, petal_width DOUBLE, "
+            "species TEXT, part INT)"
+        )
+        rows = [
+            f"({', '.join(map(str, numbers))}, '{irises.target_names[kind]}', {index % 5})"
+            for index, (numbers, kind) in enumerate(zip(irises.data, irises.target, strict=True))
+        ]
+        session.sql(f"INSERT INTO iris VALUES {', '.join(rows)}")
+        yield session
+
+
+@pytest.fixture(scope="module")
+def model(session: Session) -> str:
+    session.sql(TRAIN.format(epochs=60, name="kept"))
+    return "kept"
+
+
+def job_folders(session: Session) -> list[Path]:
+    return list(session._context.jobs_folder.iterdir())
+
+
+def job_processes() -> list[psutil.Process]:
+    """The children of our fork servers."""
+    return [process for server in psutil.Process().children() for process in server.children()]
+
+
+def last_of(session: Session, program: str) -> Event:
+    *_, last = session.execute(program)
+    return last
+
+
+def test_training_tells_its_way_and_stores_a_model(session: Session) -> None:
+    events = list(session.execute(TRAIN.format(epochs=5, name="trained")))
+    phases = [event.phase for event in events if isinstance(event, Progress)]
+    assert [phase for i, phase in enumerate(phases) if phase not in phases[:i]] == [
+        "reading",
+        "preparing",
+        "training",
+        "saving",
+    ]
+    result = events[-1]
+    assert isinstance(result, Result)
+    assert result.text.startswith("Trained DNNClassifier on 120 rows; saved as trained")
+    assert result.values["rows"] == 120
+    assert "trained" in session.models()
+    assert job_folders(session) == []
+
+
+def test_evaluation_and_prediction(session: Session, model: str) -> None:
+    rest = "SELECT * EXCLUDE (part) FROM iris WHERE part = 0"
+    metrics = session.sql(f"{rest} TO EVALUATE {model} WITH validation.metrics = 'Accuracy' LABEL species")
+    assert metrics.column_names == ["accuracy"]
+    assert metrics["accuracy"][0].as_py() >= 0.9
+    session.sql(f"{rest} TO EVALUATE {model} WITH validation.metrics = 'Accuracy' LABEL species INTO scores")
+    assert session.sql("SELECT * FROM scores").equals(metrics)
+    result = last_of(session, f"{rest} TO PREDICT predicted.kind USING {model}")
+    assert isinstance(result, Result)
+    assert result.values == {"rows": 30}
+    right = session.sql("SELECT count(*) AS n FROM predicted WHERE kind = species")["n"][0].as_py()
+    assert right == round(metrics["accuracy"][0].as_py() * 30)
+
+
+def test_a_model_can_be_asked_about_and_dropped(session: Session, model: str) -> None:
+    shown = session.sql(f"SHOW TRAIN {model}").to_pydict()
+    assert shown == {"Model": [model], "Train Statement": [TRAIN.format(epochs=60, name="kept")]}
+    models = {row["Model"]: row for row in session.sql("SHOW MODELS").to_pylist()}
+    assert models[model]["Estimator"] == "DNNClassifier"
+    assert models[model]["Label"] == "species"
+    assert models[model]["Rows"] == 120
+    described = dict(zip(*session.sql(f"DESCRIBE MODEL {model}").to_pydict().values(), strict=True))
+    assert described["fields"].startswith("sepal_length double, ")
+    session.sql(TRAIN.format(epochs=1, name="dropped"))
+    assert last_of(session, "DROP MODEL dropped") != last_of(session, "DROP MODEL IF EXISTS dropped")
+    assert "dropped" not in session.models()
+
+
+def test_training_goes_on_from_a_model(session: Session, model: str) -> None:
+    statement = TRAIN.format(epochs=1, name="going_on").replace("INTO", f"USING {model} INTO")
+    result = last_of(session, statement)
+    assert isinstance(result, Result), result
+    rest = "SELECT * EXCLUDE (part) FROM iris WHERE part = 0"
+    metrics = session.sql(f"{rest} TO EVALUATE going_on WITH validation.metrics = 'Accuracy' LABEL species")
+    assert metrics["accuracy"][0].as_py() >= 0.9
+
+
+def test_the_plan_is_explained_without_a_job(session: Session) -> None:
+    plan = session.sql(f"EXPLAIN {TRAIN.format(epochs=1, name='never')}")
+    assert plan.column_names == ["part", "item", "detail"]
+    assert "never" not in session.models()
+
+
+def test_a_mistake_is_found_before_anything_runs(session: Session) -> None:
+    failed = last_of(session, TRAIN.format(epochs=1, name="never").replace("species", "spezies"))
+    assert isinstance(failed, Failed)
+    assert isinstance(failed.error, CompileError)
+    assert job_folders(session) == []
+
+
+def test_wrong_data_names_the_statement_and_leaves_nothing(session: Session) -> None:
+    session.sql(
+        "CREATE TABLE holed AS SELECT * REPLACE (CASE WHEN rowid = 149 THEN NULL ELSE species END AS species) FROM iris"
+    )
+    failed = last_of(
+        session, TRAIN.format(epochs=1, name="never").replace("iris", "holed").replace("part <> 0", "true")
+    )
+    assert isinstance(failed, Failed)
+    assert isinstance(failed.error, DataError)
+    assert "species" in str(failed.error)
+    assert "in: SELECT * EXCLUDE (part) FROM holed WHERE true" in str(failed.error)
+    assert "never" not in session.models()
+    assert job_folders(session) == []
+
+
+def test_closing_ends_the_job(session: Session) -> None:
+    events = session.execute(TRAIN.format(epochs=100_000, name="never"))
+    for event in events:
+        if isinstance(event, Progress) and event.phase == "training":
+            break
+    assert len(job_processes()) == 1
+    events.close()
+    assert job_processes() == []
+    assert job_folders(session) == []
+    assert "never" not in session.models()
+
+
+def test_cancel_ends_the_job(session: Session) -> None:
+    last: Event | None = None
+    for event in session.execute(TRAIN.format(epochs=100_000, name="never")):
+        if isinstance(event, Progress) and event.phase == "training" and last is not None:
+            threading.Thread(target=session.cancel).start()
+        last = event
+    assert isinstance(last, Failed)
+    assert isinstance(last.error, JobCancelled)
+    assert job_processes() == []
+    assert "never" not in session.models()
+
+
+def test_a_killed_job_resumes_and_ends_as_if_undisturbed(session: Session) -> None:
+    statement = (
+        "SELECT * EXCLUDE (part) FROM iris TO TRAIN DNNClassifier WITH model.hidden_units = [16], train.epoch = 200, "
+    )
+    statement += "train.save_checkpoints_steps = 100 LABEL species INTO {name}"
+    session.sql(statement.format(name="undisturbed"))
+    killed, warnings = False, []
+    for event in session.execute(statement.format(name="disturbed")):
+        if isinstance(event, Progress) and event.phase == "training" and not killed:
+            killed = True
+            os.kill(job_processes()[0].pid, signal.SIGKILL)
+        if isinstance(event, Message) and event.level == "warning":
+            warnings.append(event.text)
+    assert len(warnings) == 1
+    assert "SIGKILL" in warnings[0]
+    for name in ("undisturbed", "disturbed"):
+        session.sql(f"SELECT * EXCLUDE (part) FROM iris TO EVALUATE {name} LABEL species INTO {name}_scores")
+    first, second = (session.sql(f"SELECT * FROM {name}_scores").to_pydict() for name in ("undisturbed", "disturbed"))
+    assert first == second
+
+
+def test_compile_gives_programs_and_runs_nothing(session: Session) -> None:
+    program, other = session.compile(
+        f"SELECT 1; {TRAIN.format(epochs=1, name='never')}; {TRAIN.format(epochs=2, name='never')}"
+    )
+    assert "epochs=1" in program
+    assert "epochs=2" in other
+    assert "never" not in session.models()
+
+
+def test_a_model_is_exported(session: Session, model: str, tmp_path: Path) -> None:
+    session.export(model, tmp_path / "exported")
+    assert any((tmp_path / "exported").iterdir())
