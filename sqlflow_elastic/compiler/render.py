@@ -11,6 +11,7 @@ import jinja2
 from sqlflow_elastic.compiler.network import Network
 from sqlflow_elastic.compiler.plan import Features
 from sqlflow_elastic.compiler.python_text import LINE, Call, comment, line, literal, text_block
+from sqlflow_elastic.compiler.user_models import UserModel
 from sqlflow_elastic.models.features import Column, Field, Label
 
 
@@ -67,16 +68,22 @@ def render_train(
     )
 
 
-def render_predict(statement: str, *, name: str, select: str, target: str, batch_size: int) -> str:
-    """The program of a TO PREDICT; ``name`` is the trained model's."""
+def render_predict(
+    statement: str, *, name: str, select: str, target: str, batch_size: int, user: UserModel | None
+) -> str:
+    """The program of a TO PREDICT; ``name`` is the trained model's, ``user`` the user's model that it is, if any."""
     template = environment().get_template("predict.py.j2")
-    return template.render(statement=statement, name=name, select=select, target=target, batch_size=batch_size)
+    return template.render(
+        statement=statement, name=name, select=select, target=target, batch_size=batch_size, user=user
+    )
 
 
-def render_evaluate(statement: str, *, name: str, select: str, label: str, metrics: Sequence[str]) -> str:
-    """The program of a TO EVALUATE; ``name`` is the trained model's."""
+def render_evaluate(
+    statement: str, *, name: str, select: str, label: str, metrics: Sequence[str], user: UserModel | None
+) -> str:
+    """The program of a TO EVALUATE; ``name`` is the trained model's, ``user`` the user's model that it is, if any."""
     template = environment().get_template("evaluate.py.j2")
-    return template.render(statement=statement, name=name, select=select, label=label, metrics=list(metrics))
+    return template.render(statement=statement, name=name, select=select, label=label, metrics=list(metrics), user=user)
 
 
 def _classes_of(features: Features) -> Iterable[str]:

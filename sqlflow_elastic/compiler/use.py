@@ -9,10 +9,12 @@ from sqlflow_elastic.compiler.metrics import chosen_metrics
 from sqlflow_elastic.compiler.plan import EvaluatePlan, PredictPlan
 from sqlflow_elastic.compiler.program_text import ProgramText
 from sqlflow_elastic.compiler.render import render_evaluate, render_predict
-from sqlflow_elastic.compiler.stored import check_features, check_into, load_trained
+from sqlflow_elastic.compiler.stored import Trained, check_features, check_into, load_trained
+from sqlflow_elastic.compiler.user_models import NotAModelError, UserModel, find_user_model
 from sqlflow_elastic.datasource.base import DataSource, Mark
 from sqlflow_elastic.language import ast
 from sqlflow_elastic.models.zoo.attributes import EVALUATE, PREDICT
+from sqlflow_elastic.models.zoo.declarations import find
 
 BATCH_SIZE = 1024
 
@@ -36,6 +38,7 @@ def compile_predict(program: ProgramText, statement: ast.Predict, source: DataSo
             select=rows.select,
             target=target,
             batch_size=attributes.values.get("predict.batch_size", BATCH_SIZE),
+            user=_user_model(program, trained),
         ),
         select=rows.select,
         validation_select=None,
@@ -70,6 +73,7 @@ def compile_evaluate(program: ProgramText, statement: ast.Evaluate, source: Data
             select=rows.select,
             label=label,
             metrics=metrics,
+            user=_user_model(program, trained),
         ),
         select=rows.select,
         validation_select=None,
@@ -80,3 +84,17 @@ def compile_evaluate(program: ProgramText, statement: ast.Evaluate, source: Data
         label=label,
         metrics=metrics,
     )
+
+
+def _user_model(program: ProgramText, trained: Trained) -> UserModel | None:
+    """The user's model that a trained model is; None for one of the zoo. Raises: CompileError: its code is gone."""
+    if find(trained.estimator) is not None:
+        return None
+    try:
+        user = find_user_model(trained.estimator)
+    except NotAModelError:
+        user = None
+    if user is None:
+        message = f"'{trained.name.text}' is a '{trained.estimator}', and there is no such model any more"
+        raise program.error(trained.name.span, message, "its module has to be importable here")
+    return user

@@ -6,7 +6,9 @@ A user's model is named by its path, ``my_package.my_module.my_model``, or regis
 - a function annotated ``-> keras.Model``. Its first parameter takes the inputs (`FeatureInputs`); it returns
   ``inputs.model(outputs)``;
 - a class whose base is ``keras.Model``. It is called with the features, float32 [rows, width], and returns the
-  outputs. If the constructor's first parameter is named ``feature_columns``, it gets the list of the feature columns.
+  outputs. If the constructor's first parameter is named ``feature_columns``, it gets the list of feature columns.
+  As Keras asks of every class that it saves, it takes ``**kwargs`` for ``super().__init__`` and defines ``get_config``
+  if its arguments are not plain values.
 
 The outputs are what the loss takes: [rows, 1] logits for two classes, [rows, n] logits for n classes, [rows, 1] numbers
 for a number. All other parameters are attributes: ``model.units = 32`` is passed as ``units=32``, checked by its

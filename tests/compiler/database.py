@@ -44,6 +44,9 @@ MODELS = (
     "SELECT age, sex, fare FROM passengers TO TRAIN DNNRegressor WITH model.hidden_units = [8] "
     "LABEL fare INTO my_regressor",
     "SELECT age, sex FROM passengers TO TRAIN LinearClassifier LABEL sex INTO sexes",
+    "SELECT age, sex FROM passengers TO TRAIN tests.compiler.user_nets.Net LABEL sex INTO net_of_mine",
+    "SELECT age, sex FROM passengers TO TRAIN tests.compiler.user_nets.residual WITH model.units = 4 "
+    "LABEL sex INTO residuals",
 )
 
 

@@ -122,10 +122,10 @@ def test_nasty_text_changes_nothing_but_literals(text: str) -> None:
 @settings(max_examples=150, deadline=None)
 def test_any_text_changes_nothing_but_literals(text: str) -> None:
     assert shape(program(text)) == shape(program("plain"))
-    used = render_predict(text, name=text, select=text, target=text, batch_size=1)
-    assert shape(used) == shape(render_predict("a", name="a", select="a", target="a", batch_size=1))
-    used = render_evaluate(text, name=text, select=text, label=text, metrics=[text])
-    assert shape(used) == shape(render_evaluate("a", name="a", select="a", label="a", metrics=["a"]))
+    used = render_predict(text, name=text, select=text, target=text, batch_size=1, user=None)
+    assert shape(used) == shape(render_predict("a", name="a", select="a", target="a", batch_size=1, user=None))
+    used = render_evaluate(text, name=text, select=text, label=text, metrics=[text], user=None)
+    assert shape(used) == shape(render_evaluate("a", name="a", select="a", label="a", metrics=["a"], user=None))
 
 
 @given(st.text(alphabet=st.sampled_from("\"'\\\n {}#abN\r\t")))

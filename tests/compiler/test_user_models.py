@@ -12,7 +12,7 @@ from sqlflow_elastic.compiler import user_models
 from sqlflow_elastic.compiler.user_models import NotAModelError, find_user_model
 from sqlflow_elastic.datasource import DataSource
 from sqlflow_elastic.errors import CompileError
-from tests.compiler.database import train_plan
+from tests.compiler.database import predict_plan, train_plan
 
 NETS = "tests.compiler.user_nets"
 
@@ -35,7 +35,7 @@ def test_function_declares_its_parameters() -> None:
 def test_class_declares_the_parameters_of_its_constructor() -> None:
     model = find_user_model(f"{NETS}.Net")
     assert model is not None
-    assert (model.is_class, model.takes_columns, model.parameters) == (True, True, ("layers", "name"))
+    assert (model.is_class, model.takes_columns, model.parameters) == (True, True, ("layers",))
     assert {a.name: a.kind.text for a in model.attributes}["model.layers"] == "a list of integers, or None"
 
 
@@ -112,3 +112,14 @@ def test_looking_a_model_up_imports_nothing() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert "user_nets" not in done.stdout
     assert "keras" not in done.stdout
+
+
+def test_predicting_with_a_model_whose_code_is_gone_is_told(
+    monkeypatch: pytest.MonkeyPatch, source: DataSource
+) -> None:
+    monkeypatch.setattr("sqlflow_elastic.compiler.use.find_user_model", lambda name: None)
+    text = "SELECT * FROM passengers TO PREDICT guesses.sex USING net_of_mine"
+    with pytest.raises(CompileError) as caught:
+        predict_plan(text, source)
+    assert caught.value.message == f"'net_of_mine' is a '{NETS}.Net', and there is no such model any more"
+    assert text[caught.value.span.start :] == "net_of_mine"

@@ -19,11 +19,15 @@ def residual(inputs: FeatureInputs, units: int, n_classes: int = 2, scale: float
 class Net(keras.Model):  # type: ignore[misc]
     """A model of its own class."""
 
-    def __init__(self, feature_columns: Any = None, layers: list[int] | None = None, name: str = "net") -> None:
-        super().__init__(name=name)
+    def __init__(self, feature_columns: Any = None, layers: list[int] | None = None, **options: Any) -> None:
+        super().__init__(**options)
         self.columns = len(feature_columns or ())
+        self.sizes = layers
         self.hidden = [keras.layers.Dense(units, activation="relu") for units in layers or [4]]
         self.outputs_layer = keras.layers.Dense(1)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "feature_columns": None, "layers": self.sizes}
 
     def call(self, features: Any) -> Any:
         x = features

@@ -58,3 +58,9 @@ SELECT * FROM iris.train WHERE sepal_length > 1.2 TO PREDICT iris.predicted.clas
 
 -- evaluate
 SELECT * FROM passengers TO EVALUATE my_regressor WITH validation.metrics = "MSE,MAE" LABEL fare INTO scores;
+
+-- predict_user_class
+SELECT * FROM passengers TO PREDICT guesses.sex USING net_of_mine;
+
+-- evaluate_user_function
+SELECT * FROM passengers TO EVALUATE residuals LABEL sex INTO scores;

@@ -1,0 +1,23 @@
+"""Predicts sex with the trained model net_of_mine.
+
+    SELECT * FROM passengers TO PREDICT guesses.sex USING net_of_mine
+
+It runs by itself: SQLFLOW_ELASTIC_DATASOURCE=duckdb:///my.duckdb python program.py --model model.artifact
+"""
+
+import keras
+
+from sqlflow_elastic import elastic
+from sqlflow_elastic.datasource import Query
+from tests.compiler.user_nets import Net
+
+SELECT = "SELECT * FROM passengers"
+
+if __name__ == "__main__":
+    keras.saving.register_keras_serializable()(Net)
+    elastic.predict(
+        name="net_of_mine",
+        rows=Query(SELECT),
+        target="sex",
+        batch_size=1024,
+    )
