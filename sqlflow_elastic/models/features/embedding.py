@@ -43,7 +43,9 @@ class EmbeddingBag(keras.layers.Layer):  # type: ignore[misc]
 
     def build(self, ids_shape: Any, weights_shape: Any = None) -> None:
         """Make the table, float32 [rows, size]."""
-        self.table = self.add_weight(name="table", shape=(self.rows, self.size), initializer=self.initializer)
+        self.table = self.add_weight(
+            name="table", shape=(self.rows, self.size), initializer=self.initializer, autocast=False
+        )
 
     def call(self, ids: Any, weights: Any = None) -> Any:
         """Look up and combine."""

@@ -71,29 +71,30 @@ class Rows:
         """The field's column as float64, int64 (booleans as 0 and 1, times as seconds since 1970) or string."""
         key = (field.name, field.kind)
         if key not in self._values:
-            index = self._batch.schema.get_field_index(field.name)
-            if index < 0:
-                raise DataError(f"the rows have no field '{field.name}'")
-            self._values[key] = self._convert(self._batch.column(index), field)
+            self._values[key] = self._convert(self._column(field.name), field)
         return self._values[key]
 
-    def require(self, valid: pa.Array, field: Field, expected: str, shown: pa.Array | None = None) -> None:
+    def require(self, valid: pa.Array, field: Field, expected: str) -> None:
         """Raise the `DataError` of the first row whose ``valid`` is false or NULL.
 
         Args:
             valid: a boolean for each row.
             field: the field the values are of.
             expected: what would be right: "a number".
-            shown: what to show as the value; the field's column by default.
         """
         valid = pc.fill_null(valid, False)
         index = pc.index(valid, False).as_py()
         if index >= 0:
-            shown = self._batch.column(self._batch.schema.get_field_index(field.name)) if shown is None else shown
-            value = shown[index].as_py()
+            value = self._column(field.name)[index].as_py()
             text = "NULL" if value is None else f"'{value}'" if isinstance(value, str) else str(value)
             row = self._first_row + index + 1
             raise DataError(f"row {row}: field '{field.name}' is {text}, expected {expected}")
+
+    def _column(self, name: str) -> pa.Array:
+        indices = self._batch.schema.get_all_field_indices(name)
+        if len(indices) != 1:
+            raise DataError(f"the rows have {'no field' if not indices else f'{len(indices)} fields'} '{name}'")
+        return self._batch.column(indices[0])
 
     def _convert(self, column: pa.Array, field: Field) -> pa.Array:
         if pa.types.is_dictionary(column.type):

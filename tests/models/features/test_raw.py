@@ -95,6 +95,12 @@ def test_wrong_values_are_named(array: list[Any], kind: Kind, message: str) -> N
     assert str(error.value) == message
 
 
+def test_a_field_that_is_there_twice_is_named() -> None:
+    twice = pa.RecordBatch.from_arrays([pa.array([1]), pa.array([2])], ["x", "x"])
+    with pytest.raises(DataError, match="the rows have 2 fields 'x'"):
+        Rows(twice).values(Field("x", "float"))
+
+
 def test_a_missing_field_is_named() -> None:
     with pytest.raises(DataError, match="the rows have no field 'y'"):
         Rows(pa.record_batch({"x": [1]})).values(Field("y", "float"))
