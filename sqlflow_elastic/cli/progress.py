@@ -62,7 +62,7 @@ class TerminalProgress(ProgressView):
         """See `ProgressView.show`."""
         if self._bar is None:
             self._bar = self._new_bar()
-            self._task = self._bar.add_task("", total=None)
+            self._task = self._bar.add_task("", total=None, done="", figures="", eta="")
             self._bar.start()
         assert self._task is not None  # noqa: S101 set with the bar
         done = f"{progress.done:,}" + (f"/{progress.total:,}" if progress.total else "") + f" {progress.unit}"

@@ -17,7 +17,7 @@ from typing import Self
 import psutil
 
 COMMAND = str(Path(sys.executable).with_name("sqlflow-elastic"))
-SECONDS = 60.0
+SECONDS = 30.0
 
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]|\x1b[=>()][0-9A-Z]?|\r")
 
