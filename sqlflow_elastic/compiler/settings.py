@@ -8,6 +8,7 @@ from sqlflow_elastic.compiler.attributes import Attributes
 from sqlflow_elastic.compiler.bind import Rows
 from sqlflow_elastic.compiler.program_text import listing
 from sqlflow_elastic.models.features import ClassLabel, Label
+from sqlflow_elastic.models.zoo.attributes import TRAIN, VALIDATION, Effect
 
 SEED = 0
 
@@ -50,6 +51,17 @@ def default_epochs(rows: Rows, batch_size: int) -> int:
         return 10
     steps = -(-rows.sample.num_rows // batch_size)
     return int(min(100, max(10, -(-1000 // steps))))
+
+
+def without_effect(attributes: Attributes) -> list[str]:
+    """Sentences about the given attributes that change nothing here; they are checked and kept all the same."""
+    sentences = []
+    for effect, where in ((Effect.CLUSTER, "on one machine"), (Effect.OTHER_MODELS, "on this model")):
+        declared = [attribute.name for attribute in (*TRAIN, *VALIDATION) if attribute.effect is effect]
+        given = [name for name in declared if name in attributes.values]
+        if given:
+            sentences.append(f"without effect {where}: {', '.join(given)}")
+    return sentences
 
 
 def class_weight(attributes: Attributes, label: Label) -> str | dict[str | int | bool, float] | None:

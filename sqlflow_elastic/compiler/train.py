@@ -17,7 +17,7 @@ from sqlflow_elastic.compiler.network import network_of
 from sqlflow_elastic.compiler.plan import Features, TrainPlan
 from sqlflow_elastic.compiler.program_text import ProgramText, listing
 from sqlflow_elastic.compiler.render import render_train
-from sqlflow_elastic.compiler.settings import class_weight, train_settings
+from sqlflow_elastic.compiler.settings import class_weight, train_settings, without_effect
 from sqlflow_elastic.compiler.stored import Trained, check_features, check_into, load_trained
 from sqlflow_elastic.datasource.base import DataSource, Mark
 from sqlflow_elastic.language import ast
@@ -53,6 +53,7 @@ def compile_train(program: ProgramText, statement: ast.Train, source: DataSource
     settings = train_settings(attributes, rows)
     metrics = chosen_metrics(attributes, network.output)
     validation = _validation(attributes, features, source)
+    notes = (*reader.notes, *without_effect(attributes))
     return TrainPlan(
         program=render_train(
             program.text[statement.span.start : statement.span.end],
@@ -72,12 +73,12 @@ def compile_train(program: ProgramText, statement: ast.Train, source: DataSource
         using=None if statement.using is None else statement.using.parts,
         into=statement.into.parts,
         attributes=dict(attributes.values),
-        notes=tuple(reader.notes),
+        notes=notes,
         estimator=model.name,
         features=features,
         settings=settings,
         metrics=metrics,
-        explanation=explain(model, features, network, rows, settings, reader.notes),
+        explanation=explain(model, features, network, rows, settings, notes),
     )
 
 

@@ -50,6 +50,13 @@ def test_train_plan(source: DataSource) -> None:
         log_every_n_steps=20,
     )
     assert plan.attributes["train.num_workers"] == 2
+    assert plan.notes == (
+        "without effect on one machine: train.num_workers, train.num_ps, train.num_evaluator, train.worker_cpu, "
+        "train.worker_gpu, train.worker_memory, train.ps_cpu, train.ps_gpu, train.ps_memory, train.evaluator_cpu, "
+        "train.evaluator_gpu, train.evaluator_memory, train.strategy, train.sync, train.staleness, train.priority, "
+        "validation.start_delay_secs, validation.throttle_secs",
+        "without effect on this model: train.num_boost_round, train.disk_cache",
+    )
     assert plan.features.attributes == {
         "model.hidden_units": [4],
         "model.n_classes": 3,
