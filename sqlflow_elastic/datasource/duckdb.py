@@ -34,11 +34,16 @@ _NAMES = {
     pa.timestamp("us"): "TIMESTAMP",
     pa.timestamp("us", tz="UTC"): "TIMESTAMPTZ",
 }
+_CACHE = "512MB"
 _HERE = "database_name = current_database() AND schema_name = current_schema()"
 
 
 class DuckDB(Engine[duckdb.DuckDBPyConnection]):
-    """A DuckDB file, or a database in memory. Options of the URL are DuckDB's own settings."""
+    """A DuckDB file, or a database in memory. Options of the URL are DuckDB's own settings.
+
+    A file's pages are cached in 512 MB at most, where DuckDB would take 80 % of the machine's memory: a table that is
+    read once needs no more, and the training beside it does. ``?memory_limit=8GB`` gives heavy joins more.
+    """
 
     dialect = "duckdb"
     # Errors in the middle of a stream come through Arrow, as OSError.
@@ -48,6 +53,8 @@ class DuckDB(Engine[duckdb.DuckDBPyConnection]):
         self._path, options = file_of(url)
         # Names in SQL are the database's; they must never find a Python variable of ours.
         self._options: dict[str, str | bool] = {"python_enable_replacements": False, **options}
+        if self._path:
+            self._options.setdefault("memory_limit", _CACHE)
         self._root: duckdb.DuckDBPyConnection | None = None
         super().__init__(url)
 

@@ -113,7 +113,7 @@ class PostgreSQL(Engine[Connection]):
             return
         with contextlib.suppress(psycopg.Error):
             self._interrupt(connection)
-            while _copy_data(wire) is not None:
+            for _ in _copy_rows(wire):
                 pass
             _results(wire)
 
@@ -209,29 +209,35 @@ def _results(wire: pq.abc.PGconn) -> pq.abc.PGresult:
     return first
 
 
-def _copy_data(wire: pq.abc.PGconn) -> memoryview | None:
-    """The next row of a COPY; None after the last."""
+def _copy_rows(wire: pq.abc.PGconn) -> Iterator[memoryview]:
+    """The rows of a COPY, to its end. The loop over all rows of a table: it is kept short."""
+    receive = wire.get_copy_data
     while True:
-        size, data = wire.get_copy_data(1)
+        size, row = receive(1)
         if size > 0:
-            return data
-        if size < 0:
-            return None
-        _wait(wire, select.POLLIN)
+            yield row
+        elif size == 0:
+            _wait(wire, select.POLLIN)
+        else:
+            return
 
 
 def _copied(wire: pq.abc.PGconn, schema: pa.Schema, batch_rows: int) -> Iterator[pa.RecordBatch]:
-    rows: list[memoryview] = []
-    size = 0
-    while (row := _copy_data(wire)) is not None:
-        rows.append(row)
-        size += len(row)
-        if len(rows) == batch_rows or size >= _READ_BYTES:
-            yield batch_from_csv(b"".join(rows), schema)
-            rows, size = [], 0
+    # Copied at once: many rows that are kept as objects would keep Python's collector busy.
+    data = bytearray()
+    count = longest = 0
+    for row in _copy_rows(wire):
+        data += row
+        count += 1
+        if len(row) > longest:
+            longest = len(row)
+        if count == batch_rows or len(data) >= _READ_BYTES:
+            yield batch_from_csv(data, longest, schema)
+            data = bytearray()
+            count = longest = 0
     _results(wire)
-    if rows:
-        yield batch_from_csv(b"".join(rows), schema)
+    if data:
+        yield batch_from_csv(data, longest, schema)
 
 
 def _fetched(result: pq.abc.PGresult, schema: pa.Schema, batch_rows: int) -> Iterator[pa.RecordBatch]:

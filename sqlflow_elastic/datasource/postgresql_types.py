@@ -14,6 +14,7 @@ from sqlflow_elastic.datasource.text import from_text
 from sqlflow_elastic.errors import DataSourceError
 
 _NUMERIC = 1700
+_BLOCK_BYTES = 1 << 20
 #: Arrow types by the OIDs of pg_type; what is not here (json, uuid, enums, arrays, intervals …) arrives as text.
 _TYPES = {
     16: pa.bool_(),
@@ -66,8 +67,13 @@ def _parsed_by_csv(kind: pa.DataType) -> bool:
     return not (types.is_temporal(kind) or types.is_binary(kind) or types.is_decimal256(kind))
 
 
-def batch_from_csv(data: bytes, schema: pa.Schema) -> pa.RecordBatch:
+def batch_from_csv(data: bytearray, longest: int, schema: pa.Schema) -> pa.RecordBatch:
     """Whole rows of COPY's CSV as a batch.
+
+    Args:
+        data: the rows.
+        longest: bytes of the longest row.
+        schema: the types to read them in.
 
     Raises: DataSourceError: a value is none of its column's type.
     """
@@ -76,7 +82,8 @@ def batch_from_csv(data: bytes, schema: pa.Schema) -> pa.RecordBatch:
     try:
         table = csv.read_csv(
             pa.BufferReader(data),
-            csv.ReadOptions(column_names=names, block_size=len(data) + 1),
+            # Small blocks stay in the processor's cache, but each must hold a whole row.
+            csv.ReadOptions(column_names=names, use_threads=False, block_size=max(_BLOCK_BYTES, 2 * longest)),
             csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
             csv.ConvertOptions(
                 column_types=dict(zip(names, kinds, strict=True)),

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import chain
 
 from sqlflow_elastic.datasource.base import DataSource
 from sqlflow_elastic.datasource.source import open_source
@@ -30,11 +33,20 @@ def write_snapshot(
         DataSourceError: the database refused, or was lost on the way; no snapshot is left then.
         DataError: there is a snapshot already.
     """
-    with source.query(select) as stream, SnapshotWriter(into, stream.schema, select) as writer:
-        for batch in stream.batches:
-            writer.write(batch)
-            if on_rows is not None:
-                on_rows(writer.rows)
+    with (
+        source.query(select) as stream,
+        SnapshotWriter(into, stream.schema, select) as writer,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        # One batch is written while the next one is fetched.
+        writing: deque[Future[None]] = deque()
+        for batch in chain(stream.batches, [None]):
+            if writing:
+                writing.popleft().result()
+                if on_rows is not None:
+                    on_rows(writer.rows)
+            if batch is not None:
+                writing.append(pool.submit(writer.write, batch))
     return Snapshot.open(into)
 
 

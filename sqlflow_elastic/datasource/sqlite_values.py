@@ -26,6 +26,8 @@ from sqlflow_elastic.errors import DataSourceError
 #: Rows fetched at a time: few enough that Python's collector stays quiet.
 _FETCH_ROWS = 512
 _BATCH_BYTES = 1 << 25
+#: Every so many chunks one is weighed, since weighing takes time.
+_CHUNKS_WEIGHED = 8
 
 #: The contract's types in CREATE TABLE. SQLite takes its own idea of a column from parts of the name ("TEXT", "INT").
 _NAMES = {
@@ -103,7 +105,8 @@ class _Column:
             array = _stored(values)
         if types.is_null(array.type):
             return array
-        self.stored = wider(self.stored, array.type)
+        if array.type != self.stored:
+            self.stored = wider(self.stored, array.type)
         if self.keeps and self.declared is not None and not self.declared.equals(array.type):
             try:
                 self._as_declared(array, self.declared)
@@ -202,7 +205,8 @@ class Spool:
             arrays = [column.take(one) for column, one in zip(self._columns, zip(*values, strict=True), strict=True)]
             chunks.append(arrays)
             rows += len(values)
-            size += sum(array.nbytes for array in arrays)
+            if len(chunks) % _CHUNKS_WEIGHED == 0:
+                size += sum(array.nbytes for array in arrays) * _CHUNKS_WEIGHED
             if rows == self._batch_rows or size >= _BATCH_BYTES:
                 self._add(chunks)
                 chunks, rows, size = [], 0, 0

@@ -8,6 +8,7 @@ This module stands below the data sources, so it says in `Database` what it need
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import difflib
 import hashlib
@@ -25,6 +26,10 @@ from sqlflow_elastic.models.mark import Mark
 
 CHUNK_BYTES = 1 << 20
 SCHEMA = pa.schema([("part", pa.int64()), ("metadata", pa.string()), ("chunk", pa.binary())])
+
+
+class NoModel(ModelStoreError):  # noqa: N818
+    """There is no model of that name, nor any other table."""
 
 
 class Rows(Protocol):
@@ -142,7 +147,7 @@ def load_metadata(source: Database, table: tuple[str, ...]) -> ModelMetadata:
     if source.mark(table) is not Mark.MODEL:
         if source.columns(table) is not None:
             raise ModelStoreError(f"the table {name} is not a model")
-        raise ModelStoreError(f"there is no model {name}{_suggestion(source, name)}")
+        raise NoModel(f"there is no model {name}{_suggestion(source, name)}")
     text = _value(source, table, "metadata", 0)
     try:
         return ModelMetadata.from_json(text)
@@ -176,8 +181,12 @@ def load_model(source: Database, table: tuple[str, ...], into: Path) -> ModelMet
 
 
 def list_models(source: Database) -> list[ModelMetadata]:
-    """The metadata of all the models of a data source, by name."""
-    return [load_metadata(source, table) for table in source.marked(Mark.MODEL)]
+    """The metadata of all the models of a data source, by name; without those dropped meanwhile."""
+    models = []
+    for table in source.marked(Mark.MODEL):
+        with contextlib.suppress(NoModel):
+            models.append(load_metadata(source, table))
+    return models
 
 
 def drop_model(source: Database, table: tuple[str, ...], if_exists: bool = False) -> bool:
