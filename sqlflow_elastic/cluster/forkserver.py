@@ -16,6 +16,7 @@ The other side is `local.LocalCluster`. Both ends talk in JSON messages over SOC
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
 import faulthandler
@@ -29,11 +30,12 @@ import selectors
 import signal
 import socket
 import sys
+import threading
 import traceback
 import types
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 MESSAGE_BYTES = 1 << 16
 MAX_DESCRIPTORS = 16
@@ -205,16 +207,31 @@ def _become(request: _Request) -> None:
         sys.modules["numpy"].random.seed()
 
 
-def _run(program: Path) -> None:
-    """Run the file as ``__main__``; what it raises leaves as the process's traceback without this module's frames."""
+def _run(program: Path) -> int:
+    """Run the file as ``__main__``; its exit code. What it raises is printed without this module's frames."""
     module = types.ModuleType("__main__")
     module.__file__ = str(program)
     sys.modules["__main__"] = module
     try:
-        exec(compile(program.read_bytes(), str(program), "exec"), module.__dict__)  # noqa: S102 running it is what we are for
-    except Exception as error:  # noqa: BLE001 the program's own, shown as Python would
+        exec(compile(program.read_bytes(), str(program), "exec"), module.__dict__)  # noqa: S102 what we are for
+    except SystemExit as end:
+        if end.code is None or isinstance(end.code, int):
+            return end.code or 0
+        sys.stderr.write(f"{end.code}\n")
+        return 1
+    except BaseException as error:  # noqa: BLE001 the program's own, shown as Python would
         traceback.print_exception(error.with_traceback(error.__traceback__ and error.__traceback__.tb_next))
-        sys.exit(1)
+        return 1
+    return 0
+
+
+def _end(exit_code: int) -> NoReturn:
+    """End as Python does, but for taking all objects apart: with TensorFlow that takes longer than a small job."""
+    threading._shutdown()  # type: ignore[attr-defined]  # joins threads, executors' too; as multiprocessing does it
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(exit_code)
 
 
 def main(arguments: list[str]) -> None:
@@ -227,10 +244,10 @@ def main(arguments: list[str]) -> None:
     gc.freeze()  # what was imported is never collected, so that its memory pages stay shared with the children
     request = _Server(main_socket).serve()
     if request is None:
-        os._exit(0)  # taking TensorFlow apart would only cost time
+        _end(0)
     gc.enable()
     _become(request)
-    _run(request.program)
+    _end(_run(request.program))
 
 
 if __name__ == "__main__":

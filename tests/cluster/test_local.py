@@ -91,6 +91,9 @@ def test_a_program_runs_as_if_started_from_a_shell(runner: Runner) -> None:
     [
         ("pass", 0),
         ("raise SystemExit(3)", 3),
+        ("raise SystemExit", 0),
+        ("raise SystemExit('no good')", 1),
+        ("import signal; signal.raise_signal(signal.SIGINT)", 1),
         ("1 / 0", 1),
         ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", -signal.SIGKILL),
         ("import os; os._exit(7)", 7),
@@ -112,6 +115,23 @@ def test_a_traceback_shows_the_programs_frames_only(runner: Runner) -> None:
     assert [line for line in lines if "File" in line] == [
         f'  File "{runner.spec.program}", line {line}, in {where}' for line, where in ((3, "<module>"), (2, "f"))
     ]
+
+
+def test_threads_are_joined_and_exit_functions_called(runner: Runner) -> None:
+    process = runner.start("""
+        import atexit, concurrent.futures, threading
+        go_on = threading.Event()
+        def late(word):
+            go_on.wait()
+            print(word)
+        threading.Thread(target=late, args=["thread"]).start()
+        pool = concurrent.futures.ThreadPoolExecutor(1)
+        pool.submit(late, "executor")
+        atexit.register(print, "exit", end="")
+        go_on.set()
+    """)
+    assert process.wait(SECONDS) == 0
+    assert sorted(runner.log().split()) == ["executor", "exit", "thread"]
 
 
 def test_a_crash_leaves_its_place_in_the_log(runner: Runner) -> None:
