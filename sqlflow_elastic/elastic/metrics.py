@@ -6,6 +6,7 @@ process saw which (`Measurement.merge`). Sample and class weights do not act on 
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -199,7 +200,7 @@ class Measurement:
     def merge(self, other: Measurement) -> None:
         """Add the rows that another measurement of the same metrics has seen."""
         if not self._states:
-            self._states = other._states
+            self._states = copy.deepcopy(other._states)
             return
         for name, state in other._states.items():
             self._states[name].merge(state)

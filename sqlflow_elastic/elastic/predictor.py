@@ -18,7 +18,7 @@ class Predictor:
     """Runs a model over datasets, without training it. Traced once; any batch size uses that trace."""
 
     def __init__(self, model: keras.Model) -> None:
-        self._call: Any = tf.function(lambda features: model(features, training=False), reduce_retracing=True)
+        self._call: Any = tf.function(lambda features: model(features, training=False), autograph=False)
 
     def run(self, dataset: ArrayDataset, batch_rows: int = 4096) -> Iterator[NDArray[Any]]:
         """The model's outputs, ``[b, …]`` for each ``b`` rows in the dataset's order; the last piece may be shorter."""
@@ -57,7 +57,9 @@ class Evaluator:
             ones = np.ones(count) if dataset.weights is None else dataset.weights[piece]
             weights = tf.constant(ones, keras.config.floatx())
             if self._call is None:
-                self._call = tf.function(self._evaluate).get_concrete_function(*any_rows((features, labels, weights)))
+                self._call = tf.function(self._evaluate, autograph=False).get_concrete_function(
+                    *any_rows((features, labels, weights))
+                )
             loss, outputs = self._call(features, labels, weights)
             yield (
                 float(loss),
@@ -81,7 +83,7 @@ def tensor(array: Array) -> tf.Tensor:
 
 def any_rows(tensors: Any) -> Any:
     """The specs of tensors with any number of rows."""
-    return tf.nest.map_structure(lambda t: tf.TensorSpec((None, *t.shape[1:]), t.dtype), tensors)
+    return tf.nest.map_structure(lambda t: None if t is None else tf.TensorSpec((None, *t.shape[1:]), t.dtype), tensors)
 
 
 def slices(rows: int, batch_rows: int) -> Iterator[slice]:

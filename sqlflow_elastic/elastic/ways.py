@@ -90,7 +90,7 @@ class Runner:
             function = self._one if self.way.kind is Kind.SINGLE else self._many
             specs = self._specs if self.way.kind is Kind.SINGLE else (*self._specs, tf.TensorSpec((), tf.int32))
             xla = self.way.kind is Kind.XLA
-            self._call = tf.function(function, jit_compile=xla or None).get_concrete_function(*specs)
+            self._call = tf.function(function, jit_compile=xla or None, autograph=False).get_concrete_function(*specs)
 
     def run(self, indices: Rows) -> Losses:
         """Train on these rows, batch after batch. Returns each batch's loss.
@@ -127,7 +127,8 @@ class Runner:
 
     def _many(self, features: Any, labels: Any, weights: tf.Tensor, steps: tf.Tensor) -> tf.Tensor:
         def body(i: tf.Tensor, losses: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            loss = self._one(*tf.nest.map_structure(lambda stack: stack[i], (features, labels, weights)))
+            of_step = {name: stack[i] for name, stack in features.items()}
+            loss = self._one(of_step, None if labels is None else labels[i], weights[i])
             return i + 1, tf.tensor_scatter_nd_update(losses, [[i]], [tf.cast(loss, losses.dtype)])
 
         losses = tf.zeros(self.way.steps, keras.config.floatx())
