@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sqlflow_elastic.errors import DataError
 from sqlflow_elastic.models.features.columns import ClassLabel, Field, Label, NumberLabel
 from sqlflow_elastic.models.features.learners import check_classes, class_kind, label_numbers
-from sqlflow_elastic.models.features.preprocessing import Piece, Preprocessing, arrays_of
+from sqlflow_elastic.models.features.preprocessing import LIMIT, Piece, Preprocessing, arrays_of
 from sqlflow_elastic.models.features.raw import INTEGER_NULL, TEXT_NULL, Rows
 from sqlflow_elastic.models.features.resolve import Inputs, resolve
 from sqlflow_elastic.models.features.statistics import Learners, Statistics
@@ -120,7 +120,8 @@ class Encoder:
         blocks = self._run_texts({name: texts[name].tensor for name in self._run_texts.fields})
         for i, (piece, at) in enumerate(self._texts):
             arrays[piece.array][:, at] = blocks[str(i)].numpy()[texts[piece.fields[0]].codes]
-        if "numbers" in arrays and not np.isfinite(arrays["numbers"]).all():
+        numbers = arrays.get("numbers")
+        if numbers is not None and max(numbers.max(), -numbers.min()) >= LIMIT:  # by an infinite number, most likely
             self._checks.numbers.check(rows, list(self._dtypes))
 
     def _check_text(self, rows: Rows, name: str, text: _Distinct) -> None:

@@ -42,6 +42,9 @@ from sqlflow_elastic.models.features.statistics import Statistics
 
 Array = Literal["numbers", "ids", "weights"]
 
+#: Numbers beyond are cut, so that float32 holds them: deviations can be tiny, and later numbers are not training's.
+LIMIT = 1e30
+
 #: Tokens that lookup layers want for "unknown", which no data can hold as a value of its own.
 UNKNOWN_TEXT = "\x00unknown"
 UNKNOWN_INTEGER = INTEGER_NULL + 1
@@ -180,7 +183,7 @@ class Preprocessing:
             numbers = keras.layers.Rescaling(scale, offset, dtype="float64")(numbers)
         numbers = layers.FillMissing(np.concatenate([s.fill for s in scales]).tolist())(numbers)
         fields = [name for column in columns for name in column.fields()]
-        places = self._add("numbers", fields, ops.cast(numbers, "float32"))
+        places = self._add("numbers", fields, ops.cast(ops.clip(numbers, -LIMIT, LIMIT), "float32"))
         missing: dict[Column, int] = {}
         with_missing = [i for i, statistics in enumerate(learned) if statistics.missing]
         if with_missing:

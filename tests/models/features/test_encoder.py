@@ -69,6 +69,14 @@ def test_skewed_numbers_after_their_logarithm() -> None:
     assert found["numbers"][-1] == [1.0, pytest.approx(expected, abs=1e-3)]  # y first: x takes a logarithm
 
 
+def test_numbers_far_from_those_of_training_stay_finite() -> None:
+    encoder = encoder_of(Dense("x"), {"x": "float"}, pa.record_batch({"x": [1e-100, 2e-100]}))
+    assert encoder.encode(pa.record_batch({"x": [1.0, -1.0]}))["numbers"].tolist() == [
+        [pytest.approx(1e30)],
+        [pytest.approx(-1e30)],
+    ]
+
+
 def test_large_numbers_keep_their_differences() -> None:
     found = encoded(Dense("x"), {"x": "integer"}, {"x": [1_700_000_000, 1_700_000_002]})
     assert found == {"numbers": [[-1.0], [1.0]]}
