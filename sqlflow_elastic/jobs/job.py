@@ -30,14 +30,21 @@ class Job:
         folder: the job's; `program` is written into it.
         program: the text of the Python program to run.
         cluster: where its process runs.
+        result: the file or folder that a job has left when it is done.
         cancelled: set from any thread, it stops the job; see `cancel`.
     """
 
     def __init__(
-        self, folder: JobFolder, program: str, cluster: Cluster, cancelled: threading.Event | None = None
+        self,
+        folder: JobFolder,
+        program: str,
+        cluster: Cluster,
+        result: Path,
+        cancelled: threading.Event | None = None,
     ) -> None:
         self._folder = folder
         self._cluster = cluster
+        self._result = result
         self._cancelled = cancelled or threading.Event()
         self._failure: Failed | None = None
         aside = folder.program.with_suffix(".new")
@@ -68,10 +75,10 @@ class Job:
             exit_code = yield from self._run()
             if self._failure is not None:
                 raise self._failure.error
-            if exit_code == 0:
+            if exit_code == 0 and self._result.exists():
                 return
-            if exit_code > 0:
-                raise self._error("failed")
+            if exit_code >= 0:
+                raise self._error("failed" if exit_code else "ended without its result")
             name = signal.Signals(-exit_code).name
             if restart <= RESTARTS:
                 yield Message(

@@ -78,8 +78,8 @@ class Background:
                 self._interrupt()
                 wait([future], timeout=_LOOK_SECONDS)
 
-    def ask(self, call: Callable[[], T], seconds: float) -> T:
-        """A short call's value. Raises: TimeoutError: another call runs, or this one takes longer than that."""
+    def ask(self, call: Callable[[], T], seconds: float | None) -> T:
+        """A call's value. Raises: TimeoutError: another call runs, or this one takes longer than that."""
         future = self._executor.submit(call)
         try:
             return future.result(seconds)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Generator, Mapping
 
 import pyarrow as pa
@@ -38,13 +37,17 @@ def show_models(context: Context) -> Running:
 
 def describe_model(context: Context, statement: ast.DescribeModel) -> Running:
     """What is known of a model, one property a row."""
+    from sqlflow_elastic.compiler.plan import Features  # listing models does without the compiler
+
     model = yield from _metadata(context, statement.model)
+    features = Features.from_json(model.features)
     properties = {
         "model": model.name,
         "estimator": model.estimator,
         "label": model.label,
         "fields": ", ".join(f"{name} {kind}" for name, kind in model.fields.items()),
-        "features": _text(model.features),
+        "attributes": ", ".join(f"{name} = {value!r}" for name, value in features.attributes.items()),
+        "features": "\n".join(repr(column) for group in features.columns.values() for column in group),
         "metrics": metrics_text(model.metrics),
         "rows": f"{model.rows}",
         "seconds": f"{model.seconds:.1f}",
@@ -80,7 +83,3 @@ def metrics_text(metrics: Mapping[str, float]) -> str:
 
 def _metadata(context: Context, model: ast.Name) -> Generator[Event, None, ModelMetadata]:
     return (yield from context.database.run(lambda _: load_metadata(context.source, model.parts)))
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

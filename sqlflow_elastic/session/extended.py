@@ -46,7 +46,7 @@ def _train(context: Context, statement: ast.Train, text: str) -> Running:
     with job_folder(context.jobs_folder) as folder:
         if plan.validation_select is not None:
             yield from _read(context, plan.validation_select, folder.validation)
-        snapshot = yield from _run(context, plan, folder)
+        snapshot = yield from _run(context, plan, folder, folder.summary)
         summary = _summary(folder)
         metadata = ModelMetadata(
             name=".".join(plan.into),
@@ -72,7 +72,7 @@ def _predict(context: Context, statement: ast.Predict, text: str) -> Running:
     """Write the SELECT's rows with a model's predictions into a table."""
     plan: PredictPlan = yield from _compile(context, statement, text)
     with job_folder(context.jobs_folder) as folder:
-        snapshot = yield from _run(context, plan, folder)
+        snapshot = yield from _run(context, plan, folder, folder.predictions)
         predictions = Snapshot.open(str(folder.predictions))
         rows = yield from _write(context, plan.into, snapshot, predictions)
     return Outcome(f"Predicted {rows:,} rows; saved in {'.'.join(plan.into)}", {"rows": rows})
@@ -82,7 +82,7 @@ def _evaluate(context: Context, statement: ast.Evaluate, text: str) -> Running:
     """Measure a model on the SELECT's rows: one row of metrics, into a table if there is INTO."""
     plan: EvaluatePlan = yield from _compile(context, statement, text)
     with job_folder(context.jobs_folder) as folder:
-        yield from _run(context, plan, folder)
+        yield from _run(context, plan, folder, folder.summary)
         metrics = _summary(folder)["metrics"]
     row = pa.record_batch({name: pa.array([value], pa.float64()) for name, value in metrics.items()})
     if not plan.into:
@@ -116,13 +116,14 @@ def _read(context: Context, select: str, into: Path) -> Generator[Event, None, S
     return context.database.run(call)
 
 
-def _run(context: Context, plan: Plan, folder: JobFolder) -> Generator[Event, None, Snapshot]:
-    """Fill the job's folder and run its program; the rows it ran on."""
+def _run(context: Context, plan: Plan, folder: JobFolder, result: Path) -> Generator[Event, None, Snapshot]:
+    """Fill the job's folder and run its program until it has left its result; the rows it ran on."""
     snapshot = yield from _read(context, plan.select, folder.snapshot)
     if (using := plan.using) is not None:
         yield from context.database.run(lambda _: load_model(context.source, using, folder.model))
+    yield Progress("preparing", 0, unit="rows")
     try:
-        yield from Job(folder, plan.program, context.cluster, context.cancelled).events()
+        yield from Job(folder, plan.program, context.cluster, result, context.cancelled).events()
     except DataError as error:
         raise DataError(f"{error}\n  in: {plan.select}") from error
     return snapshot

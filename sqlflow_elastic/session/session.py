@@ -168,9 +168,9 @@ class Session:
         table = tuple(model.split("."))
         directory = Path(directory).absolute()
         with job_folder(self._context.jobs_folder) as folder:
-            load_model(self.source, table, folder.model)
+            self._context.database.ask(lambda: load_model(self.source, table, folder.model), None)
             program = _EXPORT.format(artifact=str(folder.model), directory=str(directory))
-            for _ in Job(folder, program, self._context.cluster, self._cancelled).events():
+            for _ in Job(folder, program, self._context.cluster, directory, self._cancelled).events():
                 pass
 
     def tables(self) -> list[str]:

@@ -6,7 +6,7 @@ import os
 import signal
 import textwrap
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import psutil
@@ -48,10 +48,10 @@ class Jobs:
         self.root = root
         self.cluster = cluster
 
-    def run(self, text: str) -> Iterator[Event]:
+    def run(self, text: str) -> Generator[Event, None, None]:
         with job_folder(self.root) as folder:
             self.folder = folder
-            self.job = Job(folder, PREAMBLE + textwrap.dedent(text), self.cluster)
+            self.job = Job(folder, PREAMBLE + textwrap.dedent(text), self.cluster, folder.path / "starts")
             yield from self.job.events()
             self.starts = len((folder.path / "starts").read_text())
 
@@ -77,7 +77,7 @@ def test_events_come_at_once(jobs: Jobs) -> None:
     assert isinstance(first, Message)
     os.kill(int(first.text), signal.SIGTERM)
     assert isinstance(next(events), Message)
-    events.close()  # type: ignore[attr-defined]
+    events.close()
 
 
 def test_many_events_come_whole_and_in_order(jobs: Jobs) -> None:
@@ -109,6 +109,24 @@ def test_a_process_that_is_always_killed_is_given_up(jobs: Jobs) -> None:
     ):
         list(jobs.run("import ctypes; ctypes.string_at(0)"))
     assert jobs.folder.log.exists()
+
+
+def test_a_lost_fork_server_is_replaced_and_the_job_goes_on(jobs: Jobs) -> None:
+    events = list(
+        jobs.run("""
+            if len(starts.read_text()) < 2:
+                os.kill(os.getppid(), signal.SIGKILL)
+                signal.pause()
+            tell(Message("done"))
+        """)
+    )
+    assert [event.text for event in events if isinstance(event, Message)][1:] == ["done"]
+    assert jobs.starts == 2
+
+
+def test_a_job_that_ends_without_its_result_has_failed(jobs: Jobs) -> None:
+    with pytest.raises(JobError, match="ended without its result"):
+        list(jobs.run("starts.unlink()"))
 
 
 def test_a_bug_shows_the_logs_last_lines_and_keeps_the_folder(jobs: Jobs) -> None:
@@ -146,7 +164,7 @@ def test_closing_ends_the_process(jobs: Jobs) -> None:
     events = jobs.run("tell(Message(str(os.getpid())))\nsignal.pause()")
     first = next(events)
     assert isinstance(first, Message)
-    events.close()  # type: ignore[attr-defined]
+    events.close()
     assert gone(int(first.text))
     assert not jobs.folder.path.exists()
 

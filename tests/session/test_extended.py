@@ -98,6 +98,8 @@ def test_a_model_can_be_asked_about_and_dropped(session: Session, model: str) ->
     assert models[model]["Rows"] == 120
     described = dict(zip(*session.sql(f"DESCRIBE MODEL {model}").to_pydict().values(), strict=True))
     assert described["fields"].startswith("sepal_length double, ")
+    assert described["features"].splitlines()[0] == 'Dense("sepal_length")'
+    assert described["attributes"] == "model.hidden_units = [16, 8]"
     session.sql(TRAIN.format(epochs=1, name="dropped"))
     assert last_of(session, "DROP MODEL dropped") != last_of(session, "DROP MODEL IF EXISTS dropped")
     assert "dropped" not in session.models()
