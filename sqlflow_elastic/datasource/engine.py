@@ -13,7 +13,7 @@ import abc
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, NoReturn, TypeVar
 
 import pyarrow as pa
 
@@ -272,7 +272,9 @@ class Engine(DataSource, Generic[Connection]):
 
     def mark(self, table: tuple[str, ...]) -> Mark | None:
         """See `DataSource.mark`."""
-        comment = self._comment(table)
+        return self._mark_of(self._comment(table))
+
+    def _mark_of(self, comment: str | None) -> Mark | None:
         return next((mark for mark in Mark if mark.value == comment), None)
 
     def marked(self, mark: Mark) -> list[tuple[str, ...]]:
@@ -302,9 +304,11 @@ class Engine(DataSource, Generic[Connection]):
 
     def _check_replaceable(self, table: tuple[str, ...]) -> None:
         if self.mark(table) is None and self.columns(table) is not None:
-            raise DataSourceError(
-                f"the table {'.'.join(table)} is there and was not written by sqlflow-elastic; it is left as it is"
-            )
+            self._refuse(table)
+
+    def _refuse(self, table: tuple[str, ...]) -> NoReturn:
+        name = ".".join(table)
+        raise DataSourceError(f"the table {name} is there and was not written by sqlflow-elastic; it is left as it is")
 
     def drop_table(self, table: tuple[str, ...]) -> None:
         """See `DataSource.drop_table`."""

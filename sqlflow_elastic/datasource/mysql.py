@@ -151,11 +151,11 @@ class MySQL(Engine["Connection"]):
             cursor.close()
 
     def _one(self, connection: Connection, sql: str) -> str | None:
+        """The only value of a query, as text."""
         with connection.cursor() as cursor:
             cursor.execute(sql)
             rows = cursor.fetchall()
-        value = rows[0][0]
-        return None if value is None else value.decode()
+        return rows[0][0].decode() if rows and rows[0][0] is not None else None
 
     def tables(self) -> list[str]:
         """See `DataSource.tables`."""
@@ -170,12 +170,15 @@ class MySQL(Engine["Connection"]):
         """See `Engine.literal`; what a backslash means depends on a setting of the session, hence hexadecimal."""
         return f"CONVERT(X'{text.encode().hex()}' USING utf8mb4)"
 
-    def _comment(self, table: tuple[str, ...]) -> str | None:
+    def _comment_query(self, table: tuple[str, ...]) -> str:
         schema = self.literal(table[0]) if len(table) > 1 else "DATABASE()"
-        rows = self._rows(
+        return (
             "SELECT table_comment AS comment FROM information_schema.tables"  # noqa: S608
             f" WHERE table_schema = {schema} AND table_name = {self.literal(table[-1])}"
         )
+
+    def _comment(self, table: tuple[str, ...]) -> str | None:
+        rows = self._rows(self._comment_query(table))
         return rows[0]["comment"] if rows else None
 
     def _comments(self) -> list[tuple[tuple[str, ...], str]]:
@@ -211,9 +214,11 @@ class MySQL(Engine["Connection"]):
             self._drop_leftovers(connection, database)
             connection.query(f"CREATE TABLE {aside} ({columns}) CHARACTER SET utf8mb4 COMMENT '{mark.value}'")
             rows = self._insert(connection, aside, schema, batches)
-            self._check_replaceable((database, table[-1]))
-            if self.mark((database, table[-1])) is None:
+            present = self._one(connection, self._comment_query((database, table[-1])))
+            if present is None:
                 connection.query(f"RENAME TABLE {aside} TO {target}")
+            elif self._mark_of(present) is None:
+                self._refuse(table)
             else:
                 connection.query(f"RENAME TABLE {target} TO {old}, {aside} TO {target}")
                 connection.query(f"DROP TABLE {old}")

@@ -32,7 +32,7 @@ def mask_url(url: str) -> str:
 def secrets(url: str) -> list[str]:
     """The passwords in a URL, as they are written, as they are meant, and percent-encoded; the longest first."""
     found = [match.group(2) for match in (*_SECRET_OPTION.finditer(url), *_USER_AND_PASSWORD.finditer(url))]
-    forms = {form for text in found for form in (text, unquote(text), quote(unquote(text), safe=""))}
+    forms = {form for text in found for form in (text, unquote(text), quote(unquote(text), safe="", errors="replace"))}
     return sorted(forms - {""}, key=len, reverse=True)
 
 

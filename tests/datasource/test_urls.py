@@ -84,7 +84,7 @@ def test_masking(url: str, masked: str) -> None:
     assert mask_url(url) == masked
 
 
-@given(password=st.text(min_size=4, alphabet=st.characters(exclude_characters="*")))
+@given(password=st.text(min_size=4, alphabet=st.characters(exclude_characters="*", exclude_categories=["Cs"])))
 def test_no_password_survives_masking(password: str) -> None:
     for written in (quote(password, safe=""), password):
         url = f"mysql://user:{written}@host:3306/db"
