@@ -179,6 +179,7 @@ def export(
 
     with _session(Options(datasource).over(context.obj).config()) as session, interrupts(session):
         session.export(model, directory)
+    typer.echo(f"Exported {model} to {directory}", err=True)
 
 
 @app.command()

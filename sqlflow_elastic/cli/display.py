@@ -50,6 +50,7 @@ class Display:
                 self._printer.add(batch)
             case StatementStarted():
                 self._statement = event
+                self._progress.measured({})
             case Message(text, level):
                 if level == "warning":
                     self._note(f"warning: {text}", "33")

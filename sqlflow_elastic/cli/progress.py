@@ -24,26 +24,26 @@ class ProgressView(abc.ABC):
         self._metrics: Mapping[str, float] = {}
 
     def measured(self, metrics: Mapping[str, float]) -> None:
-        """Take the latest metrics, to be shown with the next progress."""
+        """Take the latest metrics, to be shown with the next progress; none at the beginning of a statement."""
         self._metrics = metrics
 
     @abc.abstractmethod
     def show(self, progress: Progress) -> None:
         """Show where the job is."""
 
-    def end(self) -> None:
+    def end(self) -> None:  # noqa: B027 most views have nothing to take away
         """The statement is done, or something else is to be written."""
-        self._metrics = {}
 
     def _figures(self, progress: Progress) -> str:
-        """``epoch 3/10, loss 0.1234, accuracy 0.97, 12,345 samples/s``."""
+        """``epoch 3/10, loss 0.1234, validation loss 0.2345, accuracy 0.97, 12,345 samples/s``."""
         figures = []
         if progress.epoch is not None:
             figures.append(f"epoch {progress.epoch}" + (f"/{progress.epochs}" if progress.epochs else ""))
         if progress.loss is not None:
             figures.append(f"loss {progress.loss:.4g}")
-        if progress.phase == "training":
-            figures += [f"{name} {value:.4g}" for name, value in list(self._metrics.items())[:_METRICS]]
+        if progress.phase == "training" and self._metrics:
+            metrics = [f"{name} {value:.4g}" for name, value in self._metrics.items()]
+            figures.append(f"validation {', '.join(metrics[:_METRICS])}")
         if progress.samples_per_second is not None:
             figures.append(f"{progress.samples_per_second:,.0f} samples/s")
         return ", ".join(figures)
@@ -65,21 +65,22 @@ class TerminalProgress(ProgressView):
             self._task = self._bar.add_task("", total=None, done="", figures="", eta="")
             self._bar.start()
         assert self._task is not None  # noqa: S101 set with the bar
-        done = f"{progress.done:,}" + (f"/{progress.total:,}" if progress.total else "") + f" {progress.unit}"
+        done = ""
+        if progress.done and progress.epoch is None:
+            done = f"{progress.done:,}" + (f"/{progress.total:,}" if progress.total else "") + f" {progress.unit}"
         eta = "" if progress.eta_seconds is None else f"ETA {_duration(progress.eta_seconds)}"
         self._bar.update(
             self._task,
             description=progress.phase,
             completed=progress.done,
             total=progress.total,
-            done=done if progress.done else "",
+            done=done,
             figures=self._figures(progress),
             eta=eta,
         )
 
     def end(self) -> None:
         """See `ProgressView.end`."""
-        super().end()
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
@@ -88,12 +89,13 @@ class TerminalProgress(ProgressView):
         from rich.console import Console
         from rich.progress import BarColumn, TextColumn
         from rich.progress import Progress as Bar
+        from rich.table import Column
 
         return Bar(
             TextColumn("{task.description}"),
             BarColumn(20),
             TextColumn("{task.fields[done]}"),
-            TextColumn("{task.fields[figures]}"),
+            TextColumn("{task.fields[figures]}", table_column=Column(no_wrap=True, overflow="ellipsis")),
             TextColumn("{task.fields[eta]}"),
             console=Console(file=self._out),
             transient=True,
