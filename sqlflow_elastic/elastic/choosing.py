@@ -123,6 +123,7 @@ class Choice:
         if steps > 1 and self._left * step > first * _LOOP_REPAYS:
             yield from self._try(Way(Kind.FUSED, steps))
         operations = self.single.operations()
+        # XLA draws other random numbers than TensorFlow from the same seed, so its steps would not be the same steps.
         repays = _XLA_CONVOLUTIONS_REPAY if any("Conv" in operation for operation in operations) else _XLA_REPAYS
         random = any("Random" in operation for operation in operations)
         if not random and self._left * step > len(operations) * _XLA_SECONDS_PER_OPERATION * repays:

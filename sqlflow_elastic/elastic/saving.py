@@ -130,7 +130,8 @@ def _fingerprint(settings: TrainSettings, extent: Extent, groups: dict[str, list
         "settings": {name: value for name, value in dataclasses.asdict(settings).items() if name not in _FREE},
         "rows": extent.rows,
         "variables": {
-            group: [[variable.path, list(variable.shape), str(variable.dtype)] for variable in variables]
+            # Not their names: Keras numbers layers through the life of a process.
+            group: [[list(variable.shape), str(variable.dtype)] for variable in variables]
             for group, variables in groups.items()
         },
     }

@@ -105,7 +105,7 @@ class Trainer:
         self._extent = Extent.of(settings, len(dataset))
         self._updates = Updates(model, optimizers, emit)
         self._validation = None
-        if validation is not None:
+        if validation is not None and (sample_losses is not None or metrics):
             rows = (
                 len(validation)
                 if settings.validation_steps is None
