@@ -240,7 +240,6 @@ def main(arguments: list[str]) -> None:
     gc.disable()
     for module in arguments[1:]:
         importlib.import_module(module)
-    gc.collect()
     gc.freeze()  # what was imported is never collected, so that its memory pages stay shared with the children
     request = _Server(main_socket).serve()
     if request is None:
