@@ -46,11 +46,11 @@ def default_batch_size(rows: Rows) -> int:
 
 
 def default_epochs(rows: Rows, batch_size: int) -> int:
-    """Enough for about 1000 steps, from 10 to 100: few rows need many passes, and many rows few."""
+    """Enough for about 500 steps, from 10 to 100: few rows need many passes, and many rows few."""
     if not rows.complete:
         return 10
     steps = -(-rows.sample.num_rows // batch_size)
-    return int(min(100, max(10, -(-1000 // steps))))
+    return int(min(100, max(10, -(-500 // steps))))
 
 
 def without_effect(attributes: Attributes) -> list[str]:

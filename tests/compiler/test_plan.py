@@ -170,7 +170,7 @@ def test_class_weights(weights: str, expected: str, source: DataSource) -> None:
 
 @pytest.mark.parametrize(
     ("rows", "batch_size", "epochs"),
-    [(4, 4, 100), (110, 4, 36), (900, 32, 35), (5000, 64, 10)],
+    [(4, 4, 100), (110, 4, 18), (900, 32, 18), (5000, 64, 10)],
 )
 def test_few_rows_get_more_epochs_of_smaller_batches(
     rows: int, batch_size: int, epochs: int, source: DataSource
@@ -202,7 +202,7 @@ def test_explanation_counts_weights(source: DataSource) -> None:
     assert found["layer", "outputs"] == "4 x 1 + 1: 5 weights"
     assert found["size", "weights"] == "262,253 weights, 1.05 MB"
     assert found["size", "with optimizer"] == "3.15 MB"
-    assert found["data", "epochs"] == "53, each of 19 steps in batches of 16"
+    assert found["data", "epochs"] == "27, each of 19 steps in batches of 16"
     assert found["strategy", "one process"]
 
 

@@ -59,11 +59,11 @@ _ACCUMULATOR = Attribute("initial_accumulator_value", _NOT_NEGATIVE, 0.1, "Where
 _MOMENTUM = Attribute("momentum", _FRACTION, 0.0, "How much of the last step is kept.")
 
 OPTIMIZERS: tuple[Optimizer, ...] = (
-    Optimizer("Adam", (_rate(0.005), *_betas(), _AMSGRAD), slots=2, slots_with=("amsgrad",)),
+    Optimizer("Adam", (_rate(0.001), *_betas(), _AMSGRAD), slots=2, slots_with=("amsgrad",)),
     Optimizer(
         "AdamW",
         (
-            _rate(0.005),
+            _rate(0.001),
             *_betas(),
             _AMSGRAD,
             Attribute("weight_decay", _NOT_NEGATIVE, 0.004, "How fast weights shrink."),
@@ -108,8 +108,8 @@ OPTIMIZERS: tuple[Optimizer, ...] = (
         (_rate(1.0), Attribute("rho", _FRACTION, 0.95, "Decay of both means."), _epsilon()),
         slots=2,
     ),
-    Optimizer("Adamax", (_rate(0.005), *_betas()), slots=2),
-    Optimizer("Nadam", (_rate(0.005), *_betas()), slots=2),
+    Optimizer("Adamax", (_rate(0.001), *_betas()), slots=2),
+    Optimizer("Nadam", (_rate(0.001), *_betas()), slots=2),
 )
 
 #: The value of ``model.optimizer``.

@@ -98,7 +98,7 @@ if __name__ == "__main__":
         optimizers=optimizers,
         metrics=["rmse", "mape"],
         settings=elastic.TrainSettings(
-            epochs=53,
+            epochs=27,
             batch_size=16,
             seed=0,
             max_steps=5000,

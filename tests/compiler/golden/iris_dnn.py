@@ -55,7 +55,7 @@ def gradients(model: keras.Model, batch: elastic.Batch) -> tuple[tf.Tensor, list
 
 def optimizers(model: keras.Model) -> elastic.Optimizers:
     """Who updates which variables."""
-    optimizer = keras.optimizers.Adam(learning_rate=0.005)
+    optimizer = keras.optimizers.Adam(learning_rate=0.001)
     return [(optimizer, model.trainable_variables)]
 
 

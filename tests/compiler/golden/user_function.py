@@ -42,7 +42,7 @@ def gradients(model: keras.Model, batch: elastic.Batch) -> tuple[tf.Tensor, list
 
 def optimizers(model: keras.Model) -> elastic.Optimizers:
     """Who updates which variables."""
-    optimizer = keras.optimizers.Adam(learning_rate=0.005)
+    optimizer = keras.optimizers.Adam(learning_rate=0.001)
     return [(optimizer, model.trainable_variables)]
 
 
@@ -59,5 +59,5 @@ if __name__ == "__main__":
         sample_losses=sample_losses,
         optimizers=optimizers,
         metrics=["accuracy", "auc"],
-        settings=elastic.TrainSettings(epochs=53, batch_size=16, seed=0),
+        settings=elastic.TrainSettings(epochs=27, batch_size=16, seed=0),
     )

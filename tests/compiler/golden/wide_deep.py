@@ -84,5 +84,5 @@ if __name__ == "__main__":
         sample_losses=sample_losses,
         optimizers=optimizers,
         metrics=["accuracy", "auc"],
-        settings=elastic.TrainSettings(epochs=53, batch_size=16, seed=0),
+        settings=elastic.TrainSettings(epochs=27, batch_size=16, seed=0),
     )
