@@ -1,8 +1,8 @@
 """Memory of training on a table larger than one would like to hold: 5 million rows by 40 columns in DuckDB.
 
-Prints the peak memory of the whole process tree (the session, its fork server and the job) above what TensorFlow's import alone
-takes in its processes; the bound is 1.5 GB. Memory is the proportional set size, so that pages shared between
-processes count once; pages of memory-mapped files count like the rest.
+Prints the peak memory of the whole process tree (the session, its fork server and the job) above what a process takes
+that has only imported TensorFlow; the bound is 1.5 GB. Memory is the proportional set size: pages shared between
+processes count once, pages of memory-mapped files like the rest.
 """
 
 from __future__ import annotations
@@ -61,6 +61,7 @@ def tensorflow_bytes() -> int:
 
 def make_table(path: Path) -> None:
     with duckdb.connect(str(path)) as connection:
+        connection.execute("SET enable_progress_bar = false")
         columns = ", ".join(f"random() * {i + 1} AS f{i}" for i in range(COLUMNS))
         connection.execute(
             f"CREATE TABLE big AS SELECT *, CAST(f0 + f1 / 2 + random() > 1.2 AS INTEGER) AS y "

@@ -1,8 +1,9 @@
 """Predicting into a table, against Keras's `predict` plus a bulk load, in the same database.
 
-Both sides read the same rows from DuckDB, run the same network over them and write all columns and the prediction into a
-table. The peer is what one would write by hand: numpy arrays out of DuckDB, standardised, `keras.Model.predict` with a large
-batch, and ``CREATE TABLE AS`` from Arrow. Prints the ratio of rows per second, ours by the peer's; the bound is 0.9.
+Both sides read the same rows from DuckDB, run the same network over them and write all columns and the prediction into
+a table. The peer is what one would write by hand: numpy arrays out of DuckDB, standardised, `keras.Model.predict` with
+a large batch, and ``CREATE TABLE AS`` from Arrow. Prints the ratio of rows per second, ours by the peer's; the bound is
+0.9.
 """
 
 from __future__ import annotations

@@ -18,7 +18,6 @@ from sqlflow_elastic.models.store import load_model
 from sqlflow_elastic.session import Session
 
 ROWS = 2_000
-SECRET = "open sesame"
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +64,7 @@ def test_a_program_trains_predicts_and_evaluates_by_itself(tmp_path: Path) -> No
         session.sql("INSERT INTO t VALUES (1, 0), (2, 0), (3, 1), (4, 1), (5, 1), (0, 0)")
         session.sql("SELECT * FROM t TO TRAIN LinearClassifier LABEL y INTO m")
         for kind, statement in {
-            "train": "SELECT * FROM t TO TRAIN LinearClassifier WITH train.epoch = 3 LABEL y INTO m",
+            "train": "SELECT * FROM t TO TRAIN LinearClassifier WITH train.epoch = 3, train.batch_size = 8 LABEL y INTO m",
             "predict": "SELECT a FROM t TO PREDICT p.y USING m",
             "evaluate": "SELECT * FROM t TO EVALUATE m LABEL y INTO e",
         }.items():
@@ -101,8 +100,8 @@ def test_a_program_that_runs_again_reads_the_rows_again(tmp_path: Path) -> None:
 
 def test_a_killed_job_goes_on_to_the_same_weights(session: Session, tmp_path: Path) -> None:
     statement = (
-        "SELECT * FROM t TO TRAIN DNNClassifier WITH model.hidden_units = [16], train.epoch = 40, train.batch_size = 8, "
-        "train.save_checkpoints_steps = 500 LABEL y INTO "
+        "SELECT * FROM t TO TRAIN DNNClassifier WITH model.hidden_units = [16], train.epoch = 40, "
+        "train.batch_size = 8, train.save_checkpoints_steps = 500 LABEL y INTO "
     )
     session.sql(statement + "undisturbed")
     killed = 0

@@ -15,7 +15,7 @@ from sqlflow_elastic.session import Session
 
 @dataclass(frozen=True)
 class Wrong:
-    """A table whose one wrong row lies far behind what the compiler looks at, the statement, and what the error says."""
+    """A table whose wrong row lies far behind what the compiler looks at, a statement, and what the error says."""
 
     name: str
     columns: str
