@@ -1,0 +1,1 @@
+"""The grammar of the clauses after TO; see `sqlflow_elastic.language`."""

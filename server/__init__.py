@@ -1,0 +1,1 @@
+"""Servers that speak gRPC and the MySQL protocol."""

@@ -101,5 +101,5 @@ class JobError(SQLFlowError):
     """A job ended without its result."""
 
 
-class JobCancelled(JobError):
+class JobCancelled(JobError):  # noqa: N818 - what was asked for is no error
     """A job was stopped because somebody asked for that."""

@@ -116,9 +116,7 @@ def to_json(event: Event) -> str:
 def from_json(line: str) -> Event:
     """The event of a line. Raises: ValueError: the line is none."""
     data = json.loads(line)
-    if not isinstance(data, dict):
-        raise ValueError(f"not an event: {line!r}")
-    name = data.pop("event", None)
+    name = data.pop("event", None) if isinstance(data, dict) else None
     if name == "Failed":
         kind = getattr(errors, data["error"], errors.JobError)
         if not issubclass(kind, errors.SQLFlowError) or issubclass(kind, errors.ProgramError):

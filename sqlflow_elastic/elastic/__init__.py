@@ -1,7 +1,7 @@
 """What runs inside a job, and what a generated program calls.
 
-`train`, `predict` and `evaluate` are the one call a program ends in. Names are loaded when they are first used: reading a
-snapshot or the settings does not import TensorFlow.
+`train`, `predict` and `evaluate` are the one call a program ends in. Names are loaded when they are first used: reading
+a snapshot or the settings does not import TensorFlow.
 """
 
 from __future__ import annotations

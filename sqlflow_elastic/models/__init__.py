@@ -1,0 +1,1 @@
+"""What is trained: features, declarations of models, artifacts, the store."""

@@ -86,6 +86,7 @@ def features(session: Session, case: Case) -> list[str]:
 def train_and_evaluate(session: Session, case: Case, name: str) -> dict[str, float]:
     """Train on four fifths, evaluate on the held-out fifth."""
     metrics = ", ".join(metric for metric, _ in case.least + case.most)
+    row: dict[str, float]
     (row,) = session.sql(
         f"SELECT * FROM {case.table}_most TO TRAIN {case.model} WITH {case.attributes} "
         f"LABEL {case.label} INTO models.{name};"

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -47,7 +48,13 @@ def run_alone(program: Path, url: str, *arguments: str) -> subprocess.CompletedP
     )
 
 
-def weights(session: Session, model: str, folder: Path) -> list[object]:
+def compile_program(url: str, statement: str, into: Path) -> Path:
+    command = Path(sys.executable).with_name("sqlflow-elastic")
+    subprocess.run([command, "--datasource", url, "compile", "--output", into, "-e", statement], check=True, timeout=60)
+    return into
+
+
+def weights(session: Session, model: str, folder: Path) -> list[Any]:
     from sqlflow_elastic.models.artifact import load_artifact
 
     path = folder / f"{model}.artifact"
@@ -58,18 +65,17 @@ def weights(session: Session, model: str, folder: Path) -> list[object]:
 def test_a_program_trains_predicts_and_evaluates_by_itself(tmp_path: Path) -> None:
     database = tmp_path / "alone.sqlite"
     url = f"sqlite:///{database}"
-    command = [Path(sys.executable).with_name("sqlflow-elastic"), "--datasource", url]
     with sqlflow_elastic.connect(url) as session:
         session.sql("CREATE TABLE t (a REAL, y INTEGER)")
         session.sql("INSERT INTO t VALUES (1, 0), (2, 0), (3, 1), (4, 1), (5, 1), (0, 0)")
         session.sql("SELECT * FROM t TO TRAIN LinearClassifier LABEL y INTO m")
         for kind, statement in {
-            "train": "SELECT * FROM t TO TRAIN LinearClassifier WITH train.epoch = 3, train.batch_size = 8 LABEL y INTO m",
+            "train": "SELECT * FROM t TO TRAIN LinearClassifier WITH train.epoch = 3, train.batch_size = 8 "
+            "LABEL y INTO m",
             "predict": "SELECT a FROM t TO PREDICT p.y USING m",
             "evaluate": "SELECT * FROM t TO EVALUATE m LABEL y INTO e",
         }.items():
-            program = subprocess.run([*command, "compile", "-e", statement], capture_output=True, text=True, check=True)
-            (tmp_path / f"{kind}.py").write_text(program.stdout)
+            compile_program(url, statement, tmp_path / f"{kind}.py")
 
     trained = run_alone(tmp_path / "train.py", url, "--folder", "job")
     assert trained.returncode == 0, trained.stderr
@@ -89,9 +95,7 @@ def test_a_program_that_runs_again_reads_the_rows_again(tmp_path: Path) -> None:
         session.sql("CREATE TABLE t (a REAL, y INTEGER)")
         session.sql("INSERT INTO t VALUES (1, 0), (2, 1)")
         statement = "SELECT * FROM t TO TRAIN LinearClassifier LABEL y INTO m"
-        command = [Path(sys.executable).with_name("sqlflow-elastic"), "--datasource", url, "compile", "-e", statement]
-        program = tmp_path / "program.py"
-        program.write_text(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+        program = compile_program(url, statement, tmp_path / "program.py")
         for rows in (2, 3):
             assert run_alone(program, url, "--folder", "job").returncode == 0
             assert json.loads((tmp_path / "job/output/summary.json").read_text())["rows"] == rows
