@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import closing
@@ -77,7 +78,7 @@ def _command(text: str, config: Config) -> None:
     command, _, name = text.partition(" ")
     model = find(name.strip())
     if command in {"\\?", "\\h", "\\help"} and model is not None:
-        printer = TablePrinter(sys.stdout, 0, None)
+        printer = TablePrinter(sys.stdout, 0, shutil.get_terminal_size().columns)
         rows = [
             {
                 "attribute": attribute.name,

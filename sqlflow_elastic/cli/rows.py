@@ -12,6 +12,7 @@ import json
 import math
 from typing import TYPE_CHECKING, Any, TextIO
 
+import numpy as np
 import pyarrow as pa
 
 if TYPE_CHECKING:
@@ -46,8 +47,9 @@ class JsonPrinter(RowPrinter):
 
     def add(self, batch: pa.RecordBatch) -> None:
         """See `RowPrinter.add`."""
-        for row in batch.to_pylist():
-            values = {name: _json_value(value) for name, value in row.items()}
+        columns = [map(_json_value, values_of(column)) for column in batch.columns]
+        for row in zip(*columns, strict=True):
+            values = dict(zip(batch.schema.names, row, strict=True))
             self._out.write(json.dumps(values, ensure_ascii=False) + "\n")
 
     def end(self) -> None:
@@ -68,7 +70,7 @@ class CsvPrinter(RowPrinter):
         if not self._begun:
             self._begun = True
             writer.writerow(batch.schema.names)
-        columns = [column.to_pylist() for column in batch.columns]
+        columns = [values_of(column) for column in batch.columns]
         writer.writerows(
             ["" if value is None else text_of(value) for value in row] for row in zip(*columns, strict=True)
         )
@@ -114,6 +116,14 @@ class TablePrinter(RowPrinter):
         return f"… {' and '.join(left)} not shown" if left else None
 
 
+def values_of(column: pa.Array | pa.ChunkedArray) -> list[Any]:
+    """A column's values as Python's; a float32 is the shortest number that is rounded to it: 0.1, not 0.10000000149."""
+    values: list[Any] = column.to_pylist()
+    if column.type == pa.float32():
+        return [None if value is None else float(str(np.float32(value))) for value in values]
+    return values
+
+
 def text_of(value: Any) -> str:
     """A value for people and for CSV; None is NULL."""
     if value is None:
@@ -153,7 +163,7 @@ def _table(rows: pa.Table, width: int) -> tuple[Table, int]:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1), header_style="")
     columns: list[list[str]] = []
     for name, column in zip(rows.schema.names, rows.columns, strict=True):
-        cells = [_cell(value) for value in column.to_pylist()]
+        cells = [_cell(value) for value in values_of(column)]
         number = (
             pa.types.is_integer(column.type) or pa.types.is_floating(column.type) or pa.types.is_decimal(column.type)
         )

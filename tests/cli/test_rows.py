@@ -80,6 +80,7 @@ def test_a_printer_takes_one_result_after_the_other() -> None:
 
 VALUES: dict[str, tuple[pa.Array, list[object], list[str]]] = {
     "number": (pa.array([1.5, float("nan"), None]), [1.5, None, None], ["1.5", "nan", ""]),
+    "single": (pa.array([0.1, 6.4, None], pa.float32()), [0.1, 6.4, None], ["0.1", "6.4", ""]),
     "whole": (
         pa.array([decimal.Decimal("7.00"), decimal.Decimal("0.25"), None]),
         [7, 0.25, None],
