@@ -8,6 +8,7 @@ the faster one stays. Every batch is trained on exactly once whatever is tried.
 from __future__ import annotations
 
 import logging
+import os
 import statistics
 import time
 from collections.abc import Callable, Generator
@@ -34,14 +35,20 @@ _XLA_CONVOLUTIONS_REPAY = 20
 #: Seconds of XLA compilation per operation of the graph: 1 to 2 ms were measured on one idle core.
 _XLA_SECONDS_PER_OPERATION = 0.002
 #: How long each measures in a turn, and how many turns there are.
-_TURN_SECONDS, _TURNS = 0.05, 7
+_TURN_SECONDS, _TURNS = 0.05, 10
 #: A newcomer has to take less than this part of the other's time: above it, the difference is the machine's noise.
 _BETTER = 0.98
-#: A newcomer whose first steps take this many times as long is not measured further.
-_HOPELESS = 2.0
+#: A newcomer whose first steps, one a call, all take this many times as long is not measured further.
+_HOPELESS, _CHANCES = 2.0, 5
+_CALL_OVERHEAD_SECONDS = 0.001
 
 #: Yields who runs next and how many steps at most; is sent the seconds per step that this took.
 _Trial = Generator[tuple[Runner, int], float, None]
+
+
+def clock() -> float:
+    """Seconds, to time steps with: of the wall; of this process where it has one core, so that others do not count."""
+    return time.process_time() if len(os.sched_getaffinity(0)) == 1 else time.perf_counter()
 
 
 class Choice:
@@ -95,7 +102,7 @@ class Choice:
         return self._next
 
     def took(self, seconds_per_step: float) -> None:
-        """Tell how long those steps took."""
+        """Tell how long those steps took, by `clock`."""
         self._next = self._trial.send(seconds_per_step)
 
     def _use(self, way: Way) -> _Trial:
@@ -157,26 +164,31 @@ class Choice:
     def _compare(self, newcomer: Runner) -> _Trial:
         """Run both in turns; keep the faster."""
         yield newcomer, 1
-        one = yield newcomer, 1
         other = yield self._best, self.way.steps
-        if one > other * _HOPELESS + 0.001:
+        for _ in range(_CHANCES):
+            one = yield newcomer, 1
+            if one < other * _HOPELESS + _CALL_OVERHEAD_SECONDS:
+                break
+        else:
             logger.debug("%s takes %.1f times as long as %s", newcomer.way, one / other, self.way)
             return
-        ratios = []
+        new, old = [], []
         for _ in range(_TURNS):
-            new = yield from self._turn(newcomer)
-            old = yield from self._turn(self._best)
-            ratios.append(new / old)
-        ratio = statistics.median(ratios)
+            begun = time.perf_counter()
+            new.append((yield from self._turn(newcomer, _TURN_SECONDS)))
+            # As long, so that both have the same chance of being left alone.
+            old.append((yield from self._turn(self._best, time.perf_counter() - begun)))
+        # The least of each: what else runs on the machine only ever adds.
+        ratio = min(new) / min(old)
         logger.debug("%s takes %.2f of the time of %s", newcomer.way, ratio, self.way)
         if ratio < _BETTER:
             self._best = newcomer
             self._gain /= ratio
 
-    def _turn(self, runner: Runner) -> Generator[tuple[Runner, int], float, float]:
-        """Seconds per step over several calls."""
+    def _turn(self, runner: Runner, seconds: float) -> Generator[tuple[Runner, int], float, float]:
+        """Seconds per step over calls that take some seconds together."""
         begun = time.perf_counter()
-        calls = []
-        while time.perf_counter() - begun < _TURN_SECONDS:
+        calls: list[float] = []
+        while not calls or time.perf_counter() - begun < seconds:
             calls.append((yield runner, runner.way.steps))
         return statistics.fmean(calls)

@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from sqlflow_elastic.elastic.batch import Batch, Gradients, SampleLosses
-from sqlflow_elastic.elastic.choosing import Choice
+from sqlflow_elastic.elastic.choosing import Choice, clock
 from sqlflow_elastic.elastic.dataset import ArrayDataset
 from sqlflow_elastic.elastic.metrics import Task
 from sqlflow_elastic.elastic.optimizers import Optimizers, Updates
@@ -223,9 +223,9 @@ class Trainer:
             runner, most = choice.next(left)
             steps = min(whole, most)
             rows = self._order.take(position.epoch, start, start + steps * batch_size)
-            began = time.perf_counter()
+            began = clock()
             losses = runner.run(rows)
-            choice.took((time.perf_counter() - began) / steps)
+            choice.took((clock() - began) / steps)
         self._check_losses(losses, rows)
         position.step += len(losses)
         position.loss_sum += float(losses.sum()) * (len(rows) / len(losses))
