@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import duckdb
 import pyarrow as pa
@@ -56,6 +57,7 @@ class DuckDB(Engine[duckdb.DuckDBPyConnection]):
         if self._path:
             self._options.setdefault("memory_limit", _CACHE)
         self._root: duckdb.DuckDBPyConnection | None = None
+        self._worker = ThreadPoolExecutor(1, "duckdb")
         super().__init__(url)
 
     def _connect(self) -> duckdb.DuckDBPyConnection:
@@ -69,6 +71,7 @@ class DuckDB(Engine[duckdb.DuckDBPyConnection]):
     def close(self) -> None:
         """See `DataSource.close`."""
         super().close()
+        self._worker.shutdown()
         if self._root is not None:
             self._root.close()
 
@@ -81,11 +84,21 @@ class DuckDB(Engine[duckdb.DuckDBPyConnection]):
     def _interrupt(self, connection: duckdb.DuckDBPyConnection) -> None:
         connection.interrupt()
 
+    def _apart(self, connection: duckdb.DuckDBPyConnection, call: Callable[..., Any], *arguments: object) -> Any:
+        """Do what may take long in another thread: waiting for it, this one hears of Ctrl-C."""
+        done = self._worker.submit(call, *arguments)
+        try:
+            return done.result()
+        except KeyboardInterrupt:
+            connection.interrupt()
+            wait([done])
+            raise
+
     def _run(
         self, connection: duckdb.DuckDBPyConnection, sql: str, batch_rows: int, cleanup: ExitStack
     ) -> RowStream | int | None:
         statements = connection.extract_statements(sql)
-        relation = connection.sql(sql)
+        relation = self._apart(connection, connection.sql, sql)
         if relation is None or not statements:
             return None
         expected = statements[-1].expected_result_type
@@ -94,10 +107,15 @@ class DuckDB(Engine[duckdb.DuckDBPyConnection]):
         if duckdb.ExpectedResultType.CHANGED_ROWS in expected and relation.columns == ["Count"]:
             counts = relation.fetchall()
             return int(counts[0][0]) if counts else None
-        return self._stream(relation, relation.columns, batch_rows, cleanup)
+        return self._stream(connection, relation, relation.columns, batch_rows, cleanup)
 
     def _stream(
-        self, relation: duckdb.DuckDBPyRelation, names: list[str], batch_rows: int, cleanup: ExitStack
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        relation: duckdb.DuckDBPyRelation,
+        names: list[str],
+        batch_rows: int,
+        cleanup: ExitStack,
     ) -> RowStream:
         """The rows under the names of the original SELECT: a relation over it renames doubled ones."""
         if any(kind.id not in _PLAIN for kind in relation.types):
@@ -107,10 +125,11 @@ class DuckDB(Engine[duckdb.DuckDBPyConnection]):
                     for i, (name, kind) in enumerate(zip(relation.columns, relation.types, strict=True), start=1)
                 )
             )
-        reader = relation.to_arrow_reader(batch_rows)
+        reader = self._apart(connection, relation.to_arrow_reader, batch_rows)
         cleanup.callback(reader.close)
         schema = contract_schema(pa.schema(zip(names, reader.schema.types, strict=True)))
-        return RowStream(schema, (conform(batch, schema) for batch in reader if batch.num_rows))
+        batches = iter(lambda: self._apart(connection, next, reader, None), None)
+        return RowStream(schema, (conform(batch, schema) for batch in batches if batch.num_rows))
 
     def probe(self, select: str, rows: int) -> pa.Table:
         """See `DataSource.probe`. The limit is put around the parsed query, so that errors point into its text."""
@@ -118,7 +137,7 @@ class DuckDB(Engine[duckdb.DuckDBPyConnection]):
             running = cleanup.enter_context(self._statement())
             with self._translated(running):
                 relation = running.connection.sql(select)
-                stream = self._stream(relation.limit(rows), relation.columns, BATCH_ROWS, cleanup)
+                stream = self._stream(running.connection, relation.limit(rows), relation.columns, BATCH_ROWS, cleanup)
                 return pa.Table.from_batches(stream.batches, stream.schema)
 
     def tables(self) -> list[str]:

@@ -120,6 +120,10 @@ class Engine(DataSource, Generic[Connection]):
         """Whether the driver says with this error that there is no such table."""
         raise NotImplementedError
 
+    def _is_interrupt(self, error: Exception) -> bool:
+        """Whether the driver says with this error that Ctrl-C was pressed."""
+        return False
+
     def _message(self, error: Exception) -> str:
         """The engine's own words."""
         return str(error)
@@ -255,6 +259,8 @@ class Engine(DataSource, Generic[Connection]):
         except self.driver_errors as error:
             if running is not None:
                 running.check()
+            if self._is_interrupt(error):
+                raise KeyboardInterrupt from None
             message = self._message(error).strip()
             for secret in self._secrets:
                 message = message.replace(secret, "***")

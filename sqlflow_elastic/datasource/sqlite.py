@@ -26,6 +26,7 @@ from sqlflow_elastic.datasource.urls import file_of
 from sqlflow_elastic.errors import DataSourceError
 
 _LOAD_BYTES = 1 << 24
+_TICK_INSTRUCTIONS = 1_000_000
 _VIEW = "temp.sqlflow_elastic_declared"
 #: The mark is a comment in the table's CREATE statement, which SQLite keeps as it was written.
 _MARK = re.compile(r"\(/\* (.+?) \*/")
@@ -52,6 +53,8 @@ class SQLite(Engine[sqlite3.Connection]):
         connection = sqlite3.connect(
             self._uri, uri=True, timeout=CONNECT_SECONDS, isolation_level=None, check_same_thread=False
         )
+        # Called now and then, so that Python can handle a signal in the middle of a long query.
+        connection.set_progress_handler(lambda: None, _TICK_INSTRUCTIONS)
         try:
             connection.execute("PRAGMA schema_version").fetchall()  # reads the file: is it a database?
         except sqlite3.Error:
@@ -67,6 +70,10 @@ class SQLite(Engine[sqlite3.Connection]):
 
     def _is_missing(self, error: Exception) -> bool:
         return str(error).startswith(("no such table", "unknown database"))
+
+    def _is_interrupt(self, error: Exception) -> bool:
+        # It was not `cancel`, so it was an exception in the progress handler.
+        return str(error) == "interrupted"
 
     def _interrupt(self, connection: sqlite3.Connection) -> None:
         connection.interrupt()

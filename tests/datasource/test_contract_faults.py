@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pyarrow as pa
 import pytest
 
@@ -18,6 +22,7 @@ from tests.datasource.engines import ENDLESS, numbers
 from tests.datasource.test_contract import read
 from tests.datasource.test_contract_writing import NUMBERS, batch
 from tests.services import PASSWORD, free_port
+from tests.waiting import wait_until
 
 
 def test_cancel_ends_a_running_query(kind: str, source: DataSource) -> None:
@@ -40,6 +45,47 @@ def test_cancel_ends_a_running_query(kind: str, source: DataSource) -> None:
     assert [str(error) for error in errors] == ["the statement was cancelled"]
     source.cancel()
     assert read(source, "SELECT 1 AS n")["n"].to_pylist() == [1]
+
+
+#: How many of the endless queries a server runs.
+RUNNING = {
+    "mysql": "SELECT count(*) AS n FROM information_schema.processlist WHERE info LIKE 'SELECT BENCHMARK%'",
+    "postgresql": "SELECT count(*) AS n FROM pg_stat_activity"
+    " WHERE state = 'active' AND datname = current_database() AND query LIKE 'COPY (SELECT count%'",
+}
+READER = """
+import signal
+import sys
+from sqlflow_elastic.datasource import open_source
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
+source = open_source(sys.argv[1])
+try:
+    print("ready", flush=True)
+    with source.query(sys.argv[2]) as stream:
+        list(stream.batches)
+except KeyboardInterrupt:
+    with source.query("SELECT 1 AS n") as stream:
+        print("stopped", sum(batch.num_rows for batch in stream.batches), flush=True)
+"""
+
+
+def test_ctrl_c_ends_a_running_query(kind: str, url: str) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", READER, url, ENDLESS[kind]], stdout=subprocess.PIPE, text=True
+    ) as reader:
+        assert reader.stdout is not None
+        assert reader.stdout.readline() == "ready\n"
+        if kind in SERVERS:
+            with open_source(url) as admin:
+                wait_until(lambda: read(admin, RUNNING[kind])["n"][0].as_py() > 0, 20)
+        else:
+            used = psutil.Process(reader.pid).cpu_times().user
+            wait_until(lambda: psutil.Process(reader.pid).cpu_times().user > used + 0.3, 20)
+        reader.send_signal(signal.SIGINT)
+        try:
+            assert reader.communicate(timeout=20)[0] == "stopped 1\n"
+        finally:
+            reader.kill()
 
 
 def test_cancel_between_batches_ends_the_stream(kind: str, source: DataSource) -> None:
