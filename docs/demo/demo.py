@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 
 import duckdb
+import pyarrow as pa
 from sklearn.datasets import load_iris
 
 HERE = Path(__file__).parent
@@ -19,12 +20,13 @@ LEAST_ACCURACY = 0.93
 
 def load(database: Path) -> None:
     """Make the table ``iris``: four measures, the species, and ``part``, by which the statements split it."""
-    irises = load_iris(as_frame=True)
-    frame = irises.frame.rename(columns=lambda name: name.replace(" (cm)", "").replace(" ", "_"))
-    frame["species"] = irises.target_names[frame.pop("target")]
-    frame["part"] = frame.index % 5
+    irises = load_iris()
+    names = [name.removesuffix(" (cm)").replace(" ", "_") for name in irises.feature_names]
+    species = [str(irises.target_names[target]) for target in irises.target]
+    rows = pa.table([*irises.data.T, species, [i % 5 for i in range(len(species))]], [*names, "species", "part"])
     with duckdb.connect(str(database)) as connection:
-        connection.execute("CREATE TABLE iris AS SELECT * FROM frame")
+        connection.register("rows", rows)
+        connection.execute("CREATE TABLE iris AS SELECT * FROM rows")
 
 
 def main() -> int:
