@@ -52,7 +52,8 @@ def gone(servers: list[psutil.Process]) -> bool:
 
 
 def folders(servers: list[psutil.Process]) -> list[Path]:
-    return [Path(server.cwd()) for server in servers]
+    """What the servers were given; they work in their data folders inside."""
+    return [Path(server.cwd()).parent for server in servers]
 
 
 def test_a_command_runs_beside_the_servers_and_gives_its_exit_code() -> None:
