@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sqlflow_elastic.errors import SQLFlowError
+from sqlflow_elastic.errors import SQLFlowError, why
 
 DATASOURCE_VARIABLE = "SQLFLOW_ELASTIC_DATASOURCE"
 LOCAL_FILE = "sqlflow-elastic.toml"
@@ -71,9 +71,15 @@ def default_datasource() -> str:
     """``~/.local/share/sqlflow-elastic/sqlflow.duckdb`` ($XDG_DATA_HOME in place of ``~/.local/share``) as a URL.
 
     A file, so that models outlive the session; the user's, not the folder's, so that it is the same from everywhere.
+
+    Raises: ConfigError: its folder cannot be made.
     """
     folder = _home("XDG_DATA_HOME", ".local/share")
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        message = f"no data source is named, and the folder {folder} of the default one cannot be made: {why(error)}"
+        raise ConfigError(message) from error
     return f"duckdb:///{folder / 'sqlflow.duckdb'}"
 
 

@@ -10,13 +10,24 @@ bug of ours and keeps its traceback.
     ├── DataSourceError        the database refused or could not be reached
     ├── DataError              a value in the data is wrong (text in a number column, a NULL label, …)
     ├── ModelStoreError        a stored model is missing, damaged or not a model
+    ├── StorageError           this machine does not take a file: a full disk, no permission
     └── JobError               a job ended without its result
         └── JobCancelled       … because somebody asked for that
 """
 
 from __future__ import annotations
 
+import errno
+import os
 from dataclasses import dataclass
+
+#: A longer line of a program is shown only around the place of its mistake, in so many characters.
+_SHOWN = 160
+
+#: What has its reason in the machine and not in this package.
+_REFUSALS = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.EMFILE}
+)
 
 
 @dataclass(frozen=True, order=True)
@@ -61,13 +72,23 @@ class ProgramError(SQLFlowError):
         start = self.text.rfind("\n", 0, self.span.start) + 1
         stop = self.text.find("\n", start)
         line = self.text[start : stop if stop >= 0 else len(self.text)].rstrip("\r")
-        width = max(1, min(self.span.end - self.span.start, len(line) - (self.column - 1)))
-        margin = "".join("\t" if c == "\t" else _pad(c) for c in line[: self.column - 1])
-        carets = "".join("^" * len(_pad(c)) for c in line[self.column - 1 : self.column - 1 + width]) or "^"
+        line, place = _around(line, self.column - 1)
+        width = max(1, min(self.span.end - self.span.start, len(line) - place))
+        margin = "".join("\t" if c == "\t" else _pad(c) for c in line[:place])
+        carets = "".join("^" * len(_pad(c)) for c in line[place : place + width]) or "^"
         return f"line {self.line}, column {self.column}: {head}\n  {line}\n  {margin}{carets}"
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.message, self.text, self.span, self.hint)
+
+
+def _around(line: str, place: int) -> tuple[str, int]:
+    """A line, or the piece of a long one around a place in it; and where the place is in that."""
+    if len(line) <= _SHOWN:
+        return line, place
+    begin = max(0, min(place - _SHOWN // 2, len(line) - _SHOWN))
+    before, after = "…" * (begin > 0), "…" * (begin + _SHOWN < len(line))
+    return f"{before}{line[begin : begin + _SHOWN]}{after}", place - begin + len(before)
 
 
 def _pad(character: str) -> str:
@@ -95,6 +116,25 @@ class DataError(SQLFlowError):
 
 class ModelStoreError(SQLFlowError):
     """A stored model is missing, damaged, or the table of that name is not a model."""
+
+
+class StorageError(SQLFlowError):
+    """This machine does not take a file: a full disk, no permission, a folder that is none."""
+
+    @classmethod
+    def of(cls, error: OSError, what: str) -> StorageError | None:
+        """An error that is the machine's; None for one that may be a mistake in this package.
+
+        Args:
+            error: what the operating system said.
+            what: what could not be done: "the job's folder /x cannot be written".
+        """
+        return cls(f"{what}: {why(error)}") if error.errno in _REFUSALS else None
+
+
+def why(error: OSError) -> str:
+    """What the operating system says of a failure: "No space left on device"."""
+    return os.strerror(error.errno) if error.errno else str(error)
 
 
 class JobError(SQLFlowError):

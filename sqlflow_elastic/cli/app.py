@@ -164,7 +164,10 @@ def compile_program(
     if output is None:
         sys.stdout.write(programs[0])
     else:
-        output.write_text(programs[0], encoding="utf-8")
+        try:
+            output.write_text(programs[0], encoding="utf-8")
+        except OSError as error:
+            raise typer.BadParameter(f"{output} cannot be written: {error.strerror}") from error
 
 
 @app.command()

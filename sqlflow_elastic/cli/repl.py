@@ -10,7 +10,7 @@ from contextlib import closing
 import pyarrow as pa
 from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import ThreadedCompleter
-from prompt_toolkit.history import FileHistory
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.lexers import PygmentsLexer
 from pygments.lexers.sql import SqlLexer
@@ -23,6 +23,7 @@ from sqlflow_elastic.cli.exits import Exit
 from sqlflow_elastic.cli.interrupts import interrupts
 from sqlflow_elastic.cli.rows import TablePrinter, text_of
 from sqlflow_elastic.config import Config
+from sqlflow_elastic.errors import why
 from sqlflow_elastic.models.zoo.declarations import MODELS, find
 from sqlflow_elastic.session import Session
 
@@ -101,11 +102,8 @@ def _default(value: object) -> str:
 
 
 def _prompt(session: Session, config: Config, completer: ProgramCompleter) -> PromptSession[str]:
-    history = config.history_file
-    history.parent.mkdir(parents=True, exist_ok=True)
-    history.touch(mode=0o600)
     return PromptSession(
-        history=FileHistory(str(history)),
+        history=_history(config),
         multiline=True,
         key_bindings=_keys(session),
         completer=ThreadedCompleter(completer),
@@ -113,6 +111,18 @@ def _prompt(session: Session, config: Config, completer: ProgramCompleter) -> Pr
         lexer=PygmentsLexer(ProgramLexer),
         prompt_continuation=lambda width, line, wrapped: "... ".rjust(width),
     )
+
+
+def _history(config: Config) -> History:
+    """What was typed before; if the file cannot be written, only what is typed now."""
+    file = config.history_file
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch(mode=0o600)
+    except OSError as error:
+        sys.stderr.write(f"warning: what you type is not kept in {file}: {why(error)}\n")
+        return InMemoryHistory()
+    return FileHistory(str(file))
 
 
 def _keys(session: Session) -> KeyBindings:

@@ -52,7 +52,8 @@ class ArrayWriter:
             if name not in self._columns:
                 self._columns[name] = self._begin(name, array)
             column = self._columns[name]
-            np.ascontiguousarray(array, dtype=column.dtype).tofile(column.file)
+            # Not tofile, which says how much it wrote when a disk is full, but not why.
+            column.file.write(np.ascontiguousarray(array, dtype=column.dtype).data)
             column.rows += len(array)
 
     def _begin(self, name: str, array: np.ndarray[Any, Any]) -> _Column:

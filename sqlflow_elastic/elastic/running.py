@@ -23,7 +23,7 @@ import pyarrow as pa
 from sqlflow_elastic import events
 from sqlflow_elastic.elastic.folder import EVENTS_VARIABLE, JOB_VARIABLE, JobFolder
 from sqlflow_elastic.elastic.snapshot import Snapshot
-from sqlflow_elastic.errors import JobCancelled, SQLFlowError
+from sqlflow_elastic.errors import JobCancelled, SQLFlowError, StorageError
 
 Emit = Callable[[events.Event], None]
 
@@ -98,6 +98,11 @@ def running(name: str) -> Iterator[Run]:
         yield run
     except SQLFlowError as error:
         run.emit(events.Failed(error))
+        sys.exit(1)
+    except OSError as error:
+        if (refused := StorageError.of(error, f"the job's folder {run.folder.path} cannot be written")) is None:
+            raise
+        run.emit(events.Failed(refused))
         sys.exit(1)
 
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sqlflow_elastic.elastic.folder import JobFolder
-from sqlflow_elastic.errors import JobCancelled, JobError, SQLFlowError
+from sqlflow_elastic.errors import JobCancelled, JobError, SQLFlowError, StorageError, why
 
 #: How many folders of failed jobs stay.
 KEEP = 20
@@ -26,17 +26,28 @@ def job_folder(root: Path) -> Iterator[JobFolder]:
 
     It is removed at the end, unless the job failed in a way that somebody may want to look into: a `JobError` or a bug.
     Older folders kept like that go when there are more than `KEEP`.
+
+    Raises: StorageError: it cannot be made, or the machine did not take what was written into it.
     """
-    root.mkdir(parents=True, exist_ok=True)
-    _prune(root)
-    path = _make(root)
-    lock = _lock(path)
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        _prune(root)
+        path = _make(root)
+        lock = _lock(path)
+    except OSError as error:
+        message = f"the jobs' folder {root} cannot be used: {why(error)}; the setting work_dir names another"
+        raise StorageError(message) from error
     try:
         yield JobFolder(path)
     except SQLFlowError as error:
         if isinstance(error, JobCancelled) or not isinstance(error, JobError):
             shutil.rmtree(path)
         raise
+    except OSError as error:
+        if (refused := StorageError.of(error, f"the job's folder {path} cannot be written")) is None:
+            raise
+        shutil.rmtree(path)
+        raise refused from error
     except (KeyboardInterrupt, GeneratorExit):
         shutil.rmtree(path)
         raise

@@ -16,7 +16,7 @@ from sqlflow_elastic import language
 from sqlflow_elastic.cluster import Cluster, LocalCluster
 from sqlflow_elastic.config import Config, load_config
 from sqlflow_elastic.datasource import DataSource, Mark, open_source
-from sqlflow_elastic.errors import CompileError, ParseError, SQLFlowError
+from sqlflow_elastic.errors import CompileError, ParseError, SQLFlowError, StorageError, why
 from sqlflow_elastic.events import Event, Failed, Result, Rows, StatementStarted
 from sqlflow_elastic.jobs import Job, job_folder
 from sqlflow_elastic.language import ast
@@ -161,7 +161,8 @@ class Session:
             model: its name, parts joined by dots.
             directory: made if missing.
 
-        Raises: ModelStoreError: there is no such model. JobError: the export failed.
+        Raises: ModelStoreError: there is no such model. StorageError: the directory cannot be made. JobError: the
+        export failed.
         """
         self._cancelled.clear()
         self.warm_up()
@@ -169,8 +170,12 @@ class Session:
         directory = Path(directory).absolute()
         with job_folder(self._context.jobs_folder) as folder:
             self._context.database.ask(lambda: load_model(self.source, table, folder.model), None)
+            try:
+                directory.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise StorageError(f"{directory} cannot be written to: {why(error)}") from error
             program = _EXPORT.format(artifact=str(folder.model), directory=str(directory))
-            for _ in Job(folder, program, self._context.cluster, directory, self._cancelled).events():
+            for _ in Job(folder, program, self._context.cluster, directory / "model.json", self._cancelled).events():
                 pass
 
     def tables(self) -> list[str]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import stat
 from pathlib import Path
 
 import pytest
 
-from sqlflow_elastic.errors import DataError, JobCancelled, JobError
+from sqlflow_elastic.errors import DataError, JobCancelled, JobError, StorageError
 from sqlflow_elastic.jobs import job_folder
 from sqlflow_elastic.jobs.folders import KEEP
 
@@ -44,3 +45,27 @@ def test_old_ones_go_but_never_one_in_use(tmp_path: Path) -> None:
             raise JobError("failed")
         assert sorted(tmp_path.iterdir()) == [old, *kept[2:], newest.path]
         old.rename(used.path)
+
+
+def test_a_root_that_is_no_folder_is_told_with_what_names_another(tmp_path: Path) -> None:
+    root = tmp_path / "file"
+    root.touch()
+    with pytest.raises(StorageError) as caught, job_folder(root):
+        pass
+    assert (
+        str(caught.value) == f"the jobs' folder {root} cannot be used: File exists; the setting work_dir names another"
+    )
+
+
+def test_a_full_disk_is_told_and_the_folder_gives_its_room_back(tmp_path: Path) -> None:
+    full = OSError(errno.ENOSPC, "as Arrow words it")
+    with pytest.raises(StorageError) as caught, job_folder(tmp_path) as folder:
+        raise full
+    assert str(caught.value) == f"the job's folder {folder.path} cannot be written: No space left on device"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_other_errors_of_the_system_are_bugs(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError), job_folder(tmp_path) as folder:
+        (folder.path / "never written").read_bytes()
+    assert list(tmp_path.iterdir()) == [folder.path]

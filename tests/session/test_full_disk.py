@@ -1,0 +1,55 @@
+"""A disk that takes no more: here a limit on the size of files, which refuses in the same places."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import sqlflow_elastic
+from sqlflow_elastic.errors import StorageError
+
+TRAIN = "SELECT * FROM wide TO TRAIN LinearClassifier WITH train.epoch = 1 LABEL y INTO model"
+
+
+@contextmanager
+def files_of_at_most(size: int) -> Iterator[None]:
+    """For this process and for those it starts meanwhile."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize("where", ["session", "job"])
+def test_it_is_told_in_a_line_and_nothing_is_left(tmp_path: Path, where: str) -> None:
+    with sqlflow_elastic.connect("duckdb://", work_dir=tmp_path) as session:
+        session.sql("CREATE TABLE wide AS SELECT random() a, random() b, i % 2 y FROM range(20_000) t (i)")
+        with files_of_at_most(50_000):
+            session.warm_up()  # the job gets the limit of the one that starts it
+            if where == "session":
+                with pytest.raises(StorageError) as caught:
+                    session.sql(TRAIN)
+        if where == "job":
+            with pytest.raises(StorageError) as caught:
+                session.sql(TRAIN)
+        assert str(caught.value).startswith(f"the job's folder {tmp_path}")
+        assert str(caught.value).endswith(" cannot be written: File too large")
+        assert list(tmp_path.iterdir()) == []
+        assert session.models() == []
+
+
+def test_an_export_names_the_folder_that_cannot_be_made(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    with sqlflow_elastic.connect("duckdb://", work_dir=tmp_path / "jobs") as session:
+        session.sql("CREATE TABLE wide AS SELECT random() a, i % 2 y FROM range(100) t (i)")
+        session.sql(TRAIN)
+        with pytest.raises(StorageError) as caught:
+            session.export("model", file / "here")
+        assert str(caught.value) == f"{file / 'here'} cannot be written to: Not a directory"
