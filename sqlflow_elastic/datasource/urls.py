@@ -64,5 +64,11 @@ def file_of(url: str) -> tuple[str, dict[str, str]]:
 
 
 def server_url(url: str) -> str:
-    """A database server's URL in SQLAlchemy's form, also from SQLFlow's ``user:password@tcp(host:port)/db``."""
+    """A database server's URL in SQLAlchemy's form, also from SQLFlow's ``user:password@tcp(host:port)/db``.
+
+    Raises: DataSourceError: a password with an @ as it is, after which its rest would be taken for the server's name.
+    """
+    if url.partition("?")[0].count("@") > 1:
+        hint = "in a password write %40 for @, %2F for /, %3A for :, %23 for #, %25 for %"
+        raise DataSourceError(f"cannot read the URL {mask_url(url)}: it has more than one @; {hint}")
     return _GO_ADDRESS.sub(r"@\1", url)

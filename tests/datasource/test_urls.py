@@ -96,3 +96,12 @@ def test_no_password_survives_masking(password: str) -> None:
 def test_the_go_drivers_address() -> None:
     assert server_url("mysql://r:p@tcp(127.0.0.1:3306)/d?a=1") == "mysql://r:p@127.0.0.1:3306/d?a=1"
     assert server_url("mysql://r:p@h/d") == "mysql://r:p@h/d"
+
+
+@pytest.mark.parametrize("url", ["mysql://u:p@ss/w:rd@h/d", "postgresql://u:p@s@h/d?x=1", "mysql://u:p@s@tcp(h:1)/d"])
+def test_a_password_with_an_at_sign_is_not_taken_for_a_server(url: str) -> None:
+    with pytest.raises(DataSourceError) as caught:
+        server_url(url)
+    assert str(caught.value).startswith(
+        f"cannot read the URL {mask_url(url)}: it has more than one @; in a password write "
+    )
