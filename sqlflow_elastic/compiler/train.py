@@ -20,7 +20,8 @@ from sqlflow_elastic.compiler.render import render_train
 from sqlflow_elastic.compiler.settings import class_weight, train_settings, without_effect
 from sqlflow_elastic.compiler.stored import Trained, check_features, check_into, load_trained
 from sqlflow_elastic.datasource.base import DataSource, Mark
-from sqlflow_elastic.language import ast
+from sqlflow_elastic.errors import ParseError
+from sqlflow_elastic.language import ast, parse_query
 from sqlflow_elastic.models.features import Column, Field, Label
 from sqlflow_elastic.models.zoo.attributes import TRAIN, VALIDATION
 from sqlflow_elastic.models.zoo.declarations import Model, Task
@@ -173,7 +174,10 @@ def _validation(attributes: Attributes, features: Features, source: DataSource) 
         return None
     if "validation.fraction" in attributes.values:
         raise attributes.error("validation.fraction", "validation.select and validation.fraction exclude each other")
-    select = select.strip().removesuffix(";").rstrip()
+    try:
+        select = parse_query(select, source.dialect).text
+    except ParseError as error:
+        raise attributes.error(name, f"validation.select is not a query: {error.message}", error.hint) from None
     rows = sample(select, source)
     if rows.sample.num_rows == 0:
         raise attributes.error(name, "validation.select gives no row")

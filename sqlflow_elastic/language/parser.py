@@ -38,6 +38,17 @@ def parse(text: str, dialect: str = "duckdb") -> tuple[ast.Statement, ...]:
         raise ParseError(mistake.message, text, mistake.span, mistake.hint) from None
 
 
+def parse_query(text: str, dialect: str = "duckdb") -> ast.Select:
+    """A query by itself, without the ``;`` that may end it. Raises: ParseError: the text is none, or more than one."""
+    try:
+        pieces = list(split(text, lexis_of(dialect)))
+        if len(pieces) != 1 or pieces[0].clauses:
+            raise Mistake("one query is expected here", Span(0, len(text)))
+        return _select(pieces[0].sql, "here", pieces[0], text, dialect)
+    except Mistake as mistake:
+        raise ParseError(mistake.message, text, mistake.span, mistake.hint) from None
+
+
 def is_complete(text: str, dialect: str = "duckdb") -> bool:
     """Whether a text ends with a finished statement: with a ``;`` outside of strings, comments and brackets.
 
@@ -59,7 +70,7 @@ def _statement(piece: Piece, text: str, dialect: str) -> ast.Statement:
         return ast.PlainSQL(text[span.start : span.end], returns_rows=_returns_rows(piece), span=span)
     plan = bool(piece.sql) and piece.sql[0].upper == "EXPLAIN"
     query = piece.sql[1:] if plan else piece.sql
-    select = _select(query, piece, text, dialect) if query else None
+    select = _select(query, f"before TO {piece.clauses[1].upper}", piece, text, dialect) if query else None
     tree = parse_clauses(piece.clauses, span.end)
     statement_span = Span(query[0].start, span.end) if query else span
     statement = build(tree, dialect, piece.clauses, select, statement_span)
@@ -70,14 +81,13 @@ def _statement(piece: Piece, text: str, dialect: str) -> ast.Statement:
     return ast.ExplainPlan(statement, span=span)
 
 
-def _select(query: Sequence[Token], piece: Piece, text: str, dialect: str) -> ast.Select:
-    """The query before TO. Its mistakes are the database's to find, but for those that cannot be meant."""
-    verb = f"TO {piece.clauses[1].upper}"
+def _select(query: Sequence[Token], place: str, piece: Piece, text: str, dialect: str) -> ast.Select:
+    """The query at a place. Its mistakes are the database's to find, but for those that cannot be meant."""
     span = Span(query[0].start, query[-1].end)
     if piece.head not in QUERY_HEADS or (query[0].upper or query[0].text) not in QUERY_HEADS:
-        raise Mistake(f"what stands before {verb} is not a query", query[0].span, "expected SELECT, or WITH … SELECT")
+        raise Mistake(f"what stands {place} is not a query", query[0].span, "expected SELECT, or WITH … SELECT")
     if not is_complete_operand(query):
-        raise Mistake(f"the query before {verb} ends after '{query[-1].text}'", query[-1].span)
+        raise Mistake(f"the query {place} ends after '{query[-1].text}'", query[-1].span)
     if query[0].upper == "SELECT" and query[1].upper == "FROM":
         raise Mistake("SELECT names no column", query[0].span, "expected '*' or expressions before FROM")
     source = text[span.start : span.end]

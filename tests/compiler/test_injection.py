@@ -170,6 +170,8 @@ def test_calls_are_of_names_only(name: str) -> None:
 class NastyTable:
     """A source that no engine could be: every table has columns of this name and values."""
 
+    dialect = "duckdb"
+
     def __init__(self, name: str) -> None:
         self._name = name
 
@@ -188,6 +190,7 @@ class NastyTable:
 @pytest.mark.parametrize("text", [text for text in NASTY if text not in ("", "\ud800")], ids=ascii)
 def test_nasty_statements_compile_to_the_same_tree(text: str) -> None:
     def compiled(word: str) -> str:
+        quoted = "'" + word.replace("'", "''") + "'"
         statement = tree.Train(
             select=tree.Select(text=f"SELECT {word}"),
             model=tree.Name(parts=("LinearClassifier",)),
@@ -202,7 +205,7 @@ def test_nasty_statements_compile_to_the_same_tree(text: str) -> None:
                         items=(tree.ListValue(items=(tree.Literal(value=word), tree.Literal(value=2.0))),)
                     ),
                 ),
-                tree.Attribute(name="validation.select", value=tree.Literal(value=f"SELECT {word}")),
+                tree.Attribute(name="validation.select", value=tree.Literal(value=f"SELECT {quoted}")),
             ),
             columns=(
                 tree.ColumnClause(
