@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any, ClassVar
 
 import duckdb
@@ -36,6 +36,7 @@ _NAMES = {
     pa.timestamp("us", tz="UTC"): "TIMESTAMPTZ",
 }
 _CACHE = "512MB"
+_LONG_READ_BYTES = 64 << 20
 _HERE = "database_name = current_database() AND schema_name = current_schema()"
 
 
@@ -129,7 +130,25 @@ class DuckDB(Engine[duckdb.DuckDBPyConnection]):
         cleanup.callback(reader.close)
         schema = contract_schema(pa.schema(zip(names, reader.schema.types, strict=True)))
         batches = iter(lambda: self._apart(connection, next, reader, None), None)
-        return RowStream(schema, (conform(batch, schema) for batch in batches if batch.num_rows))
+        return RowStream(schema, self._conformed(connection, batches, schema))
+
+    def _conformed(
+        self, connection: duckdb.DuckDBPyConnection, batches: Iterable[pa.RecordBatch], schema: pa.Schema
+    ) -> Iterator[pa.RecordBatch]:
+        read = 0
+        for batch in batches:
+            read += batch.nbytes
+            if batch.num_rows:
+                yield conform(batch, schema)
+        if self._path and read > _LONG_READ_BYTES:
+            self._forget_pages(connection)
+
+    def _forget_pages(self, connection: duckdb.DuckDBPyConnection) -> None:
+        """Give back the memory of the cache: what a job reads is read once, and the job needs the room."""
+        ((limit,),) = connection.sql("SELECT current_setting('memory_limit')").fetchall()
+        with suppress(duckdb.OutOfMemoryException):  # some are in use and stay
+            connection.execute("SET memory_limit = '1MB'")
+        connection.execute(f"SET memory_limit = '{limit}'")
 
     def probe(self, select: str, rows: int) -> pa.Table:
         """See `DataSource.probe`. The limit is put around the parsed query, so that errors point into its text."""
