@@ -100,9 +100,15 @@ class TrainPlan(Plan):
 
 @dataclass(frozen=True)
 class PredictPlan(Plan):
-    """TO PREDICT; ``target`` is the column of the table ``into`` that takes the predictions."""
+    """TO PREDICT.
+
+    Attributes:
+        target: the column of the table ``into`` that takes the predictions.
+        replaced: the SELECT's column in whose place it comes, of the same name but for its case; None for none.
+    """
 
     target: str
+    replaced: str | None
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from sqlflow_elastic.compiler.attributes import AttributeReader
-from sqlflow_elastic.compiler.bind import bind, field_at
+from sqlflow_elastic.compiler.bind import Rows, bind, field_at
 from sqlflow_elastic.compiler.labels import LabelReader, output_of
 from sqlflow_elastic.compiler.metrics import chosen_metrics
 from sqlflow_elastic.compiler.plan import EvaluatePlan, PredictPlan
-from sqlflow_elastic.compiler.program_text import ProgramText
+from sqlflow_elastic.compiler.program_text import ProgramText, listing
 from sqlflow_elastic.compiler.render import render_evaluate, render_predict
 from sqlflow_elastic.compiler.stored import Trained, check_features, check_into, load_trained
 from sqlflow_elastic.compiler.user_models import NotAModelError, UserModel, find_user_model
@@ -28,9 +28,13 @@ def compile_predict(program: ProgramText, statement: ast.Predict, source: DataSo
     rows = bind(program, statement.select, source)
     check_features(program, rows, trained, statement.select.span)
     features = trained.features
-    if target in {name for group in features.columns.values() for column in group for name in column.fields()}:
+    replaced = rows.find(target)
+    if (replaced or target) in {
+        name for group in features.columns.values() for column in group for name in column.fields()
+    }:
         message = f"'{target}' is a feature of the model '{trained.name.text}': predictions cannot take its place"
         raise program.error(statement.target.span, message, "give the predictions a column of their own")
+    _check_table(program, statement, rows, source)
     return PredictPlan(
         program=render_predict(
             program.text[statement.span.start : statement.span.end],
@@ -47,6 +51,7 @@ def compile_predict(program: ProgramText, statement: ast.Predict, source: DataSo
         attributes=dict(attributes.values),
         notes=(),
         target=target,
+        replaced=replaced,
     )
 
 
@@ -84,6 +89,14 @@ def compile_evaluate(program: ProgramText, statement: ast.Evaluate, source: Data
         label=label,
         metrics=metrics,
     )
+
+
+def _check_table(program: ProgramText, statement: ast.Predict, rows: Rows, source: DataSource) -> None:
+    """Raises: CompileError: columns that differ in case only, which no table has but PostgreSQL's."""
+    alike = [name for name in rows.names if [other.lower() for other in rows.names].count(name.lower()) > 1]
+    if alike and source.dialect != "postgres":
+        message = f"the SELECT gives {listing(alike)}, which a table cannot have side by side"
+        raise program.error(statement.select.span, message, "give each its own name with AS")
 
 
 def _user_model(program: ProgramText, trained: Trained) -> UserModel | None:

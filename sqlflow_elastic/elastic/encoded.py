@@ -19,7 +19,7 @@ import numpy as np
 
 from sqlflow_elastic.elastic.dataset import ArrayDataset
 from sqlflow_elastic.elastic.folder import write_json
-from sqlflow_elastic.elastic.running import Run
+from sqlflow_elastic.elastic.running import Run, values_of
 from sqlflow_elastic.elastic.settings import TrainSettings
 from sqlflow_elastic.elastic.snapshot import Snapshot
 from sqlflow_elastic.errors import DataError
@@ -101,13 +101,14 @@ def encode_snapshot(
         held_out = np.zeros(snapshot.rows, dtype=bool)
         if settings is not None:
             held_out = held_out_rows(snapshot.rows, settings.validation_fraction, settings.seed)
-        if held_out.all():
-            raise DataError(
-                f"{snapshot.rows} rows are too few: none would be left to train on"
-                if snapshot.rows
-                else "there are no rows"
-            )
-        _encode(run, snapshot, encoder, folder, held_out)
+        with values_of(snapshot):
+            if held_out.all():
+                raise DataError(
+                    f"{snapshot.rows} rows are too few: none would be left to train on"
+                    if snapshot.rows
+                    else "there are no rows"
+                )
+            _encode(run, snapshot, encoder, folder, held_out)
     manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
     return _open(folder / "rows"), _open(folder / "held_out") if manifest["held_out"] else None
 

@@ -10,7 +10,7 @@ from sqlflow_elastic import events
 from sqlflow_elastic.elastic.folder import write_json
 from sqlflow_elastic.elastic.metrics import Measurement
 from sqlflow_elastic.elastic.outputs import outputs_of, task_of
-from sqlflow_elastic.elastic.running import RowSource, running
+from sqlflow_elastic.elastic.running import RowSource, running, values_of
 from sqlflow_elastic.errors import DataError
 from sqlflow_elastic.models.artifact import load_artifact
 
@@ -36,7 +36,9 @@ def evaluate(*, name: str, rows: RowSource, label: str, metrics: Sequence[str]) 
         measurement = Measurement(metrics, task_of(artifact))
         for batch, first, outputs in outputs_of(run, artifact, snapshot, "evaluating", _BATCH_ROWS):
             labels = pa.record_batch({artifact.encoder.label.field: batch.column(label)})
-            measurement.update(artifact.encoder.encode_label(labels, first), outputs)
+            with values_of(snapshot):
+                expected = artifact.encoder.encode_label(labels, first)
+            measurement.update(expected, outputs)
         values = measurement.results()
         run.emit(events.Metrics("evaluation", 0, None, values))
         write_json(run.folder.summary, {"metrics": values, "rows": snapshot.rows})

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sqlflow_elastic.elastic.dataset import ArrayDataset
 from sqlflow_elastic.elastic.metrics import Task
 from sqlflow_elastic.elastic.predictor import Predictor
-from sqlflow_elastic.elastic.running import Run
+from sqlflow_elastic.elastic.running import Run, values_of
 from sqlflow_elastic.elastic.snapshot import Snapshot
 from sqlflow_elastic.models.artifact import Artifact
 from sqlflow_elastic.models.features.columns import ClassLabel, NumberLabel
@@ -47,7 +47,8 @@ def outputs_of(
     predictor = Predictor(artifact.model)
     first = 0
     for batch in run.counted(snapshot, phase):
-        dataset = ArrayDataset(artifact.encoder.encode(batch, first))
+        with values_of(snapshot):
+            dataset = ArrayDataset(artifact.encoder.encode(batch, first))
         yield batch, first, np.concatenate(list(predictor.run(dataset, batch_rows)))
         first += batch.num_rows
 

@@ -23,7 +23,7 @@ import pyarrow as pa
 from sqlflow_elastic import events
 from sqlflow_elastic.elastic.folder import EVENTS_VARIABLE, JOB_VARIABLE, JobFolder
 from sqlflow_elastic.elastic.snapshot import Snapshot
-from sqlflow_elastic.errors import JobCancelled, SQLFlowError, StorageError
+from sqlflow_elastic.errors import DataError, JobCancelled, SQLFlowError, StorageError
 
 Emit = Callable[[events.Event], None]
 
@@ -82,6 +82,15 @@ class Run:
         """Tell a person that a program run by hand is done, and where its result is; a job's session knows."""
         if JOB_VARIABLE not in os.environ:
             self.emit(events.Message(f"{text}: {result}"))
+
+
+@contextmanager
+def values_of(snapshot: Snapshot) -> Iterator[None]:
+    """Where a snapshot's values are used: a wrong one is told with the SELECT that it comes from."""
+    try:
+        yield
+    except DataError as error:
+        raise DataError(f"{error}\n  in: {snapshot.description}") from error
 
 
 @contextmanager

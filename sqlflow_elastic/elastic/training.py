@@ -19,7 +19,7 @@ from sqlflow_elastic.elastic.dataset import ArrayDataset
 from sqlflow_elastic.elastic.encoded import encode_snapshot
 from sqlflow_elastic.elastic.folder import write_json
 from sqlflow_elastic.elastic.optimizers import Optimizers
-from sqlflow_elastic.elastic.running import RowSource, Run, running
+from sqlflow_elastic.elastic.running import RowSource, Run, running, values_of
 from sqlflow_elastic.elastic.settings import TrainSettings
 from sqlflow_elastic.elastic.snapshot import Snapshot
 from sqlflow_elastic.elastic.trainer import Trainer
@@ -139,7 +139,8 @@ def _statistics(
     if run.folder.statistics.exists():
         return Statistics.from_json(json.loads(run.folder.statistics.read_text(encoding="utf-8")))
     every = [column for group in columns.values() for column in group]
-    statistics = learn(every, fields, label, run.counted(snapshot, "preparing"))
+    with values_of(snapshot):
+        statistics = learn(every, fields, label, run.counted(snapshot, "preparing"))
     write_json(run.folder.statistics, statistics.to_json())
     return statistics
 

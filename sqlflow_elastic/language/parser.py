@@ -42,11 +42,11 @@ def parse_query(text: str, dialect: str = "duckdb") -> ast.Select:
     """A query by itself, without the ``;`` that may end it. Raises: ParseError: the text is none, or more than one."""
     try:
         pieces = list(split(text, lexis_of(dialect)))
-        if len(pieces) != 1 or pieces[0].clauses:
-            raise Mistake("one query is expected here", Span(0, len(text)))
-        return _select(pieces[0].sql, "here", pieces[0], text, dialect)
+        if len(pieces) == 1 and not pieces[0].clauses:
+            return _select(pieces[0].sql, "here", pieces[0], text, dialect)
     except Mistake as mistake:
         raise ParseError(mistake.message, text, mistake.span, mistake.hint) from None
+    raise ParseError("one query is expected here", text, Span(0, len(text)))
 
 
 def is_complete(text: str, dialect: str = "duckdb") -> bool:

@@ -60,3 +60,8 @@ def row_progress(emit: Emit, phase: str, total: int | None = None) -> Callable[[
             emit(Progress(phase, done, total, unit="rows"))
 
     return on_rows
+
+
+def rows_text(count: int) -> str:
+    """``1 row``, ``1,000 rows``."""
+    return f"{count:,} row" if count == 1 else f"{count:,} rows"

@@ -15,14 +15,13 @@ from sqlflow_elastic.compiler.plan import EvaluatePlan, Plan, PredictPlan, Train
 from sqlflow_elastic.datasource import Mark, write_snapshot
 from sqlflow_elastic.elastic.folder import JobFolder
 from sqlflow_elastic.elastic.snapshot import Snapshot
-from sqlflow_elastic.errors import DataError
 from sqlflow_elastic.events import Event, Message, Progress, Rows
 from sqlflow_elastic.jobs import Job, job_folder
 from sqlflow_elastic.language import ast
 from sqlflow_elastic.models.store import ModelMetadata, load_model, save_model
 from sqlflow_elastic.session.background import Emit
 from sqlflow_elastic.session.catalog import metrics_text
-from sqlflow_elastic.session.context import Context, Outcome, Running, row_progress
+from sqlflow_elastic.session.context import Context, Outcome, Running, row_progress, rows_text
 
 Extended = ast.Train | ast.Predict | ast.Evaluate | ast.ExplainPlan
 
@@ -65,7 +64,8 @@ def _train(context: Context, statement: ast.Train, text: str) -> Running:
         yield Progress("saving", 0)
         yield from context.database.run(lambda _: save_model(context.source, plan.into, metadata, folder.trained))
     measured = f" ({metrics_text(metadata.metrics)})" if metadata.metrics else ""
-    return Outcome(f"Trained {plan.estimator} on {metadata.rows:,} rows; saved as {metadata.name}{measured}", summary)
+    trained = f"Trained {plan.estimator} on {rows_text(metadata.rows)}"
+    return Outcome(f"{trained}; saved as {metadata.name}{measured}", summary)
 
 
 def _predict(context: Context, statement: ast.Predict, text: str) -> Running:
@@ -74,17 +74,20 @@ def _predict(context: Context, statement: ast.Predict, text: str) -> Running:
     with job_folder(context.jobs_folder) as folder:
         snapshot = yield from _run(context, plan, folder, folder.predictions)
         predictions = Snapshot.open(str(folder.predictions))
-        rows = yield from _write(context, plan.into, snapshot, predictions)
-    return Outcome(f"Predicted {rows:,} rows; saved in {'.'.join(plan.into)}", {"rows": rows})
+        rows = yield from _write(context, plan, snapshot, predictions)
+    return Outcome(f"Predicted {rows_text(rows)}; saved in {'.'.join(plan.into)}", {"rows": rows})
 
 
 def _evaluate(context: Context, statement: ast.Evaluate, text: str) -> Running:
-    """Measure a model on the SELECT's rows: one row of metrics, into a table if there is INTO."""
+    """Measure a model on the SELECT's rows: one row of metrics, into a table if there is INTO.
+
+    What these rows do not define (an AUC of one class) is NULL.
+    """
     plan: EvaluatePlan = yield from _compile(context, statement, text)
     with job_folder(context.jobs_folder) as folder:
         yield from _run(context, plan, folder, folder.summary)
         metrics = _summary(folder)["metrics"]
-    row = pa.record_batch({name: pa.array([value], pa.float64()) for name, value in metrics.items()})
+    row = pa.record_batch({name: pa.array([value], pa.float64(), from_pandas=True) for name, value in metrics.items()})
     if not plan.into:
         yield Rows(row)
         return Outcome(f"Evaluated {statement.model.text}", {"metrics": metrics})
@@ -99,7 +102,7 @@ def _explain_plan(context: Context, statement: ast.ExplainPlan, text: str) -> Ru
     plan: TrainPlan = yield from _compile(context, statement.train, text)
     lines = plan.describe()
     yield Rows(lines)
-    return Outcome(f"{lines.num_rows} rows", {"rows": lines.num_rows})
+    return Outcome(rows_text(lines.num_rows), {"rows": lines.num_rows})
 
 
 def _compile(context: Context, statement: ast.Statement, text: str) -> Generator[Event, None, Any]:
@@ -122,10 +125,7 @@ def _run(context: Context, plan: Plan, folder: JobFolder, result: Path) -> Gener
     if (using := plan.using) is not None:
         yield from context.database.run(lambda _: load_model(context.source, using, folder.model))
     yield Progress("preparing", 0, unit="rows")
-    try:
-        yield from Job(folder, plan.program, context.cluster, result, context.cancelled).events()
-    except DataError as error:
-        raise DataError(f"{error}\n  in: {plan.select}") from error
+    yield from Job(folder, plan.program, context.cluster, result, context.cancelled).events()
     return snapshot
 
 
@@ -135,15 +135,15 @@ def _summary(folder: JobFolder) -> dict[str, Any]:
 
 
 def _write(
-    context: Context, table: tuple[str, ...], snapshot: Snapshot, predictions: Snapshot
+    context: Context, plan: PredictPlan, snapshot: Snapshot, predictions: Snapshot
 ) -> Generator[Event, None, int]:
     """Write the rows with their predictions as the last column, in the place of one of that name."""
     (target,) = predictions.schema
-    kept = [name for name in snapshot.schema.names if name != target.name]
+    kept = [name for name in snapshot.schema.names if name != plan.replaced]
     schema = pa.schema([*(snapshot.schema.field(name) for name in kept), target])
 
     def call(emit: Emit) -> int:
-        return context.source.write_table(table, schema, batches(emit), Mark.RESULT)
+        return context.source.write_table(plan.into, schema, batches(emit), Mark.RESULT)
 
     def batches(emit: Emit) -> Iterator[pa.RecordBatch]:
         on_rows, done = row_progress(emit, "saving", snapshot.rows), 0

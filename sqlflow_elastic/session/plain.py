@@ -7,7 +7,7 @@ import pyarrow as pa
 from sqlflow_elastic.events import Rows
 from sqlflow_elastic.language import ast
 from sqlflow_elastic.session.background import Emit
-from sqlflow_elastic.session.context import Context, Outcome, Running
+from sqlflow_elastic.session.context import Context, Outcome, Running, rows_text
 
 
 def run_plain(context: Context, statement: ast.PlainSQL) -> Running:
@@ -18,16 +18,12 @@ def run_plain(context: Context, statement: ast.PlainSQL) -> Running:
         if answer is None:
             return Outcome("OK")
         if isinstance(answer, int):
-            return Outcome(f"OK, {_rows(answer)} affected", {"rows_affected": answer})
+            return Outcome(f"OK, {rows_text(answer)} affected", {"rows_affected": answer})
         rows = 0
         emit(Rows(pa.RecordBatch.from_pylist([], schema=answer.schema)))
         for batch in answer.batches:
             rows += batch.num_rows
             emit(Rows(batch))
-        return Outcome(_rows(rows), {"rows": rows})
+        return Outcome(rows_text(rows), {"rows": rows})
 
     return (yield from context.database.run(call))
-
-
-def _rows(count: int) -> str:
-    return f"{count:,} row" if count == 1 else f"{count:,} rows"

@@ -199,3 +199,36 @@ def test_compile_gives_programs_and_runs_nothing(session: Session) -> None:
 def test_a_model_is_exported(session: Session, model: str, tmp_path: Path) -> None:
     session.export(model, tmp_path / "exported")
     assert any((tmp_path / "exported").iterdir())
+
+
+def test_predictions_replace_a_column_of_their_name_whatever_its_case(session: Session, model: str) -> None:
+    session.sql(f"SELECT * FROM iris WHERE part = 0 TO PREDICT cased.SPECIES USING {model}")
+    assert session.sql("SELECT * FROM cased LIMIT 1").column_names[-2:] == ["part", "SPECIES"]
+    for select, target, message in (
+        ("SELECT *", "Sepal_Width", "'Sepal_Width' is a feature of the model 'kept'"),
+        ("SELECT *, 1 AS a, 2 AS A", "species", "the SELECT gives 'a', 'A', which a table cannot have side by side"),
+    ):
+        failed = last_of(session, f"{select} FROM iris TO PREDICT cased2.{target} USING {model}")
+        assert isinstance(failed, Failed)
+        assert isinstance(failed.error, CompileError)
+        assert failed.error.message.startswith(message)
+
+
+def test_a_metric_that_rows_do_not_define_is_null(session: Session) -> None:
+    two = "SELECT * EXCLUDE (part) FROM iris WHERE species <> 'virginica'"
+    session.sql(f"{two} TO TRAIN LinearClassifier WITH train.max_steps = 1 LABEL species INTO of_two")
+    session.sql(
+        f"{two} AND species = 'setosa' TO EVALUATE of_two WITH validation.metrics = 'AUC' LABEL species INTO undefined"
+    )
+    assert session.sql("SELECT * FROM undefined").to_pylist() == [{"auc": None}]
+
+
+def test_a_wrong_value_is_told_with_the_select_it_comes_from(session: Session) -> None:
+    select = "SELECT * REPLACE ('rose' AS species) FROM iris"
+    train = TRAIN.format(epochs=1, name="n").replace("WITH ", f'WITH validation.select = "{select}", ')
+    failed = last_of(session, train)
+    assert isinstance(failed, Failed)
+    assert isinstance(failed.error, DataError)
+    assert str(failed.error) == (
+        "row 1: field 'species' is 'rose', expected a class out of 'setosa', 'versicolor', 'virginica'\n  in: " + select
+    )
