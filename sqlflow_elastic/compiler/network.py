@@ -83,7 +83,7 @@ def network_of(model: Model, attributes: Attributes, label: Label, scale: tuple[
         optimizers={group: _optimizer(group, values, attributes) for group in model.optimizers},
         scale=scale,
         user=user,
-        arguments=None if user is None else _arguments(user, attributes, label),
+        arguments=None if user is None else user_arguments(user, attributes.values, label),
         **layers,
     )
 
@@ -105,11 +105,9 @@ def _optimizer(group: str, values: Mapping[str, Any], attributes: Attributes) ->
     return ChosenOptimizer(name, {"learning_rate": rate} | attributes.under(group))
 
 
-def _arguments(user: UserModel, attributes: Attributes, label: Label) -> dict[str, Any]:
+def user_arguments(user: UserModel, values: Mapping[str, Any], label: Label) -> dict[str, Any]:
     """What a user's model is called with: what was given, and the number of classes where it asks for that."""
-    given = {
-        name: attributes.values[f"model.{name}"] for name in user.parameters if f"model.{name}" in attributes.values
-    }
+    given = {name: values[f"model.{name}"] for name in user.parameters if f"model.{name}" in values}
     if "n_classes" in user.parameters and isinstance(label, ClassLabel):
         given.setdefault("n_classes", len(label.classes or ()))
     return given

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import jinja2
@@ -58,7 +59,7 @@ def render_train(
             fields=list(features.fields),
             columns={key: list(group) for key, group in features.columns.items()},
             label=features.label,
-            feature_import=_import("sqlflow_elastic.models.features", {"FeatureInputs", *_classes_of(features)}),
+            feature_import=_feature_import(_nodes_of(features)),
             network=network,
             metrics=list(metrics),
             settings=dict(settings),
@@ -68,28 +69,67 @@ def render_train(
     )
 
 
+@dataclass(frozen=True)
+class UserNetwork:
+    """The user's model that a trained model is.
+
+    Attributes:
+        model: where it is defined.
+        arguments: what it is called with.
+        features: of the trained model.
+    """
+
+    model: UserModel
+    arguments: Mapping[str, Any]
+    features: Features
+
+
 def render_predict(
-    statement: str, *, name: str, select: str, target: str, batch_size: int, user: UserModel | None
+    statement: str, *, name: str, select: str, target: str, batch_size: int, user: UserNetwork | None
 ) -> str:
     """The program of a TO PREDICT; ``name`` is the trained model's, ``user`` the user's model that it is, if any."""
-    template = environment().get_template("predict.py.j2")
-    return template.render(
-        statement=statement, name=name, select=select, target=target, batch_size=batch_size, user=user
-    )
+    values = {"statement": statement, "name": name, "select": select, "target": target, "batch_size": batch_size}
+    return environment().get_template("predict.py.j2").render(**values, **_of_user(user))
 
 
 def render_evaluate(
-    statement: str, *, name: str, select: str, label: str, metrics: Sequence[str], user: UserModel | None
+    statement: str, *, name: str, select: str, label: str, metrics: Sequence[str], user: UserNetwork | None
 ) -> str:
     """The program of a TO EVALUATE; ``name`` is the trained model's, ``user`` the user's model that it is, if any."""
-    template = environment().get_template("evaluate.py.j2")
-    return template.render(statement=statement, name=name, select=select, label=label, metrics=list(metrics), user=user)
+    values = {"statement": statement, "name": name, "select": select, "label": label, "metrics": list(metrics)}
+    return environment().get_template("evaluate.py.j2").render(**values, **_of_user(user))
 
 
-def _classes_of(features: Features) -> Iterable[str]:
-    """Names of the classes that the features are written with."""
-    nodes: list[Field | Column | Label] = [*features.fields, features.label]
-    nodes += [column for group in features.columns.values() for column in group]
+def render_export(*, name: str, artifact: str, directory: str, user: UserNetwork | None) -> str:
+    """The program that exports a trained model's file into a directory."""
+    values = {"name": name, "artifact": artifact, "directory": directory}
+    return environment().get_template("export.py.j2").render(**values, **_of_user(user))
+
+
+def _of_user(user: UserNetwork | None) -> dict[str, Any]:
+    """What templates know of a user's model."""
+    if user is None:
+        return {"user": None}
+    columns = [column for group in user.features.columns.values() for column in group]
+    return {
+        "user": user.model,
+        "arguments": dict(user.arguments),
+        "columns": {key: list(group) for key, group in user.features.columns.items()},
+        "feature_import": _feature_import(columns if user.model.takes_columns else ()),
+    }
+
+
+def _nodes_of(features: Features) -> list[Field | Column | Label]:
+    return [*features.fields, features.label, *(column for group in features.columns.values() for column in group)]
+
+
+def _feature_import(written: Iterable[Field | Column | Label]) -> str:
+    return _import("sqlflow_elastic.models.features", {"FeatureInputs", *_classes_of(written)})
+
+
+def _classes_of(written: Iterable[Field | Column | Label]) -> Iterable[str]:
+    """Names of the classes that these are written with."""
+    nodes = list(written)
     while nodes:
         node = nodes.pop()
         yield type(node).__name__

@@ -11,7 +11,7 @@ from sqlflow_elastic.compiler.program_text import ProgramText, did_you_mean, lis
 from sqlflow_elastic.datasource.base import DataSource, Mark
 from sqlflow_elastic.errors import ModelStoreError, Span
 from sqlflow_elastic.language import ast
-from sqlflow_elastic.models.store import load_metadata
+from sqlflow_elastic.models.store import ModelMetadata, load_metadata
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,15 @@ def load_trained(program: ProgramText, name: ast.Name, source: DataSource) -> Tr
         hint = did_you_mean(name.text, models) or (f"there are {listing(models)}" if models else "train one first")
         raise program.error(name.span, f"there is no trained model '{name.text}'", hint)
     metadata = load_metadata(source, name.parts)
+    return Trained(name, metadata.estimator, features_of(metadata))
+
+
+def features_of(metadata: ModelMetadata) -> Features:
+    """What a trained model is made of. Raises: ModelStoreError: another version of this package wrote that."""
     try:
-        features = Features.from_json(metadata.features)
+        return Features.from_json(metadata.features)
     except (KeyError, TypeError, AttributeError) as error:
-        raise ModelStoreError(f"the features of the model '{name.text}' cannot be read: train it again") from error
-    return Trained(name, metadata.estimator, features)
+        raise ModelStoreError(f"the features of the model '{metadata.name}' cannot be read: train it again") from error
 
 
 def check_features(program: ProgramText, rows: Rows, trained: Trained, span: Span) -> None:

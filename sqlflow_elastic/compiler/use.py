@@ -1,4 +1,4 @@
-"""TO PREDICT and TO EVALUATE: statements that use a trained model."""
+"""TO PREDICT, TO EVALUATE and export: what uses a trained model."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ from sqlflow_elastic.compiler.attributes import AttributeReader
 from sqlflow_elastic.compiler.bind import Rows, bind, field_at
 from sqlflow_elastic.compiler.labels import LabelReader, output_of
 from sqlflow_elastic.compiler.metrics import chosen_metrics
-from sqlflow_elastic.compiler.plan import EvaluatePlan, PredictPlan
+from sqlflow_elastic.compiler.network import user_arguments
+from sqlflow_elastic.compiler.plan import EvaluatePlan, Features, PredictPlan
 from sqlflow_elastic.compiler.program_text import ProgramText, listing
-from sqlflow_elastic.compiler.render import render_evaluate, render_predict
-from sqlflow_elastic.compiler.stored import Trained, check_features, check_into, load_trained
-from sqlflow_elastic.compiler.user_models import NotAModelError, UserModel, find_user_model
+from sqlflow_elastic.compiler.render import UserNetwork, render_evaluate, render_export, render_predict
+from sqlflow_elastic.compiler.stored import Trained, check_features, check_into, features_of, load_trained
+from sqlflow_elastic.compiler.user_models import NotAModelError, find_user_model
 from sqlflow_elastic.datasource.base import DataSource, Mark
+from sqlflow_elastic.errors import ModelStoreError
 from sqlflow_elastic.language import ast
+from sqlflow_elastic.models.store import load_metadata
 from sqlflow_elastic.models.zoo.attributes import EVALUATE, PREDICT
 from sqlflow_elastic.models.zoo.declarations import find
 
@@ -42,7 +45,7 @@ def compile_predict(program: ProgramText, statement: ast.Predict, source: DataSo
             select=rows.select,
             target=target,
             batch_size=attributes.values.get("predict.batch_size", BATCH_SIZE),
-            user=_user_model(program, trained),
+            user=_user(program, trained),
         ),
         select=rows.select,
         validation_select=None,
@@ -78,7 +81,7 @@ def compile_evaluate(program: ProgramText, statement: ast.Evaluate, source: Data
             select=rows.select,
             label=label,
             metrics=metrics,
-            user=_user_model(program, trained),
+            user=_user(program, trained),
         ),
         select=rows.select,
         validation_select=None,
@@ -99,15 +102,46 @@ def _check_table(program: ProgramText, statement: ast.Predict, rows: Rows, sourc
         raise program.error(statement.select.span, message, "give each its own name with AS")
 
 
-def _user_model(program: ProgramText, trained: Trained) -> UserModel | None:
+def compile_export(source: DataSource, table: tuple[str, ...], artifact: str, directory: str) -> str:
+    """The program that exports a trained model.
+
+    Args:
+        source: the database.
+        table: the model's, which is there.
+        artifact: the model's file, as `load_model` wrote it.
+        directory: where to.
+
+    Raises: ModelStoreError: the model cannot be read, or its code is gone.
+    """
+    metadata = load_metadata(source, table)
+    features = features_of(metadata)
+    user = _user_network(metadata.estimator, features)
+    if user is None and find(metadata.estimator) is None:
+        raise ModelStoreError(_gone(metadata.name, metadata.estimator))
+    return render_export(name=metadata.name, artifact=artifact, directory=directory, user=user)
+
+
+def _user(program: ProgramText, trained: Trained) -> UserNetwork | None:
     """The user's model that a trained model is; None for one of the zoo. Raises: CompileError: its code is gone."""
-    if find(trained.estimator) is not None:
+    user = _user_network(trained.estimator, trained.features)
+    if user is None and find(trained.estimator) is None:
+        message, _, hint = _gone(trained.name.text, trained.estimator).partition("; ")
+        raise program.error(trained.name.span, message, hint)
+    return user
+
+
+def _user_network(estimator: str, features: Features) -> UserNetwork | None:
+    """None for a model of the zoo, and for one that is gone."""
+    if find(estimator) is not None:
         return None
     try:
-        user = find_user_model(trained.estimator)
+        user = find_user_model(estimator)
     except NotAModelError:
-        user = None
+        return None
     if user is None:
-        message = f"'{trained.name.text}' is a '{trained.estimator}', and there is no such model any more"
-        raise program.error(trained.name.span, message, "its module has to be importable here")
-    return user
+        return None
+    return UserNetwork(user, user_arguments(user, features.attributes, features.label), features)
+
+
+def _gone(name: str, estimator: str) -> str:
+    return f"'{name}' is a '{estimator}', and there is no such model any more; its module has to be importable here"

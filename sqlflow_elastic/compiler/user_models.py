@@ -7,8 +7,8 @@ A user's model is named by its path, ``my_package.my_module.my_model``, or regis
   ``inputs.model(outputs)``;
 - a class whose base is ``keras.Model``. It is called with the features, float32 [rows, width], and returns the
   outputs. If the constructor's first parameter is named ``feature_columns``, it gets the list of feature columns.
-  As Keras asks of every class that it saves, it takes ``**kwargs`` for ``super().__init__`` and defines ``get_config``
-  if its arguments are not plain values.
+  If it is a class as Keras asks for (it takes ``**kwargs`` for ``super().__init__``, and defines ``get_config`` if its
+  arguments are not plain values), Keras builds it again for prediction, else its code does.
 
 The outputs are what the loss takes: [rows, 1] logits for two classes, [rows, n] logits for n classes, [rows, 1] numbers
 for a number. All other parameters are attributes: ``model.units = 32`` is passed as ``units=32``, checked by its

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+import keras
 import pyarrow as pa
 
 from sqlflow_elastic import events
@@ -13,11 +14,19 @@ from sqlflow_elastic.elastic.outputs import outputs_of, task_of
 from sqlflow_elastic.elastic.running import RowSource, running, values_of
 from sqlflow_elastic.errors import DataError
 from sqlflow_elastic.models.artifact import load_artifact
+from sqlflow_elastic.models.features.inputs import FeatureInputs
 
 _BATCH_ROWS = 4096
 
 
-def evaluate(*, name: str, rows: RowSource, label: str, metrics: Sequence[str]) -> None:
+def evaluate(
+    *,
+    name: str,
+    rows: RowSource,
+    label: str,
+    metrics: Sequence[str],
+    build_model: Callable[[FeatureInputs], keras.Model] | None = None,
+) -> None:
     """Measure a trained model on labelled rows and leave the metrics in the job's folder.
 
     Args:
@@ -25,9 +34,10 @@ def evaluate(*, name: str, rows: RowSource, label: str, metrics: Sequence[str]) 
         rows: where the rows come from when the program runs alone; a job finds their snapshot in its folder.
         label: the field that holds the label, whatever it was called in training.
         metrics: what to measure, see `metrics.METRICS`.
+        build_model: see `load_artifact`.
     """
     with running(name) as run:
-        artifact = load_artifact(run.folder.model)
+        artifact = load_artifact(run.folder.model, build_model)
         snapshot = run.rows(rows, run.folder.snapshot)
         if artifact.encoder.label is None:
             raise DataError(f"the model {name} has no label to measure it by")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 
+import keras
 import pyarrow as pa
 
 from sqlflow_elastic.elastic.outputs import meaning, no_outputs, outputs_of
@@ -11,9 +13,17 @@ from sqlflow_elastic.elastic.running import RowSource, running
 from sqlflow_elastic.elastic.snapshot import SnapshotWriter
 from sqlflow_elastic.errors import DataError
 from sqlflow_elastic.models.artifact import load_artifact
+from sqlflow_elastic.models.features.inputs import FeatureInputs
 
 
-def predict(*, name: str, rows: RowSource, target: str, batch_size: int) -> None:
+def predict(
+    *,
+    name: str,
+    rows: RowSource,
+    target: str,
+    batch_size: int,
+    build_model: Callable[[FeatureInputs], keras.Model] | None = None,
+) -> None:
     """Predict rows with a trained model and leave the predictions, in the rows' order, in the job's folder.
 
     Args:
@@ -21,9 +31,10 @@ def predict(*, name: str, rows: RowSource, target: str, batch_size: int) -> None
         rows: where the rows come from when the program runs alone; a job finds their snapshot in its folder.
         target: the name of the predicted column.
         batch_size: rows that the network sees at a time.
+        build_model: see `load_artifact`.
     """
     with running(name) as run:
-        artifact = load_artifact(run.folder.model)
+        artifact = load_artifact(run.folder.model, build_model)
         snapshot = run.rows(rows, run.folder.snapshot)
         if not snapshot.rows:
             raise DataError("there are no rows to predict")

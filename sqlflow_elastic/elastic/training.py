@@ -23,8 +23,9 @@ from sqlflow_elastic.elastic.running import RowSource, Run, running, values_of
 from sqlflow_elastic.elastic.settings import TrainSettings
 from sqlflow_elastic.elastic.snapshot import Snapshot
 from sqlflow_elastic.elastic.trainer import Trainer
+from sqlflow_elastic.errors import JobError
 from sqlflow_elastic.models.artifact import load_artifact, save_artifact
-from sqlflow_elastic.models.features.columns import Column, Field, Label
+from sqlflow_elastic.models.features.columns import ClassLabel, Column, Field, Label, NumberLabel
 from sqlflow_elastic.models.features.encoder import Encoder
 from sqlflow_elastic.models.features.inputs import FeatureInputs
 from sqlflow_elastic.models.features.statistics import Statistics, learn
@@ -76,6 +77,7 @@ def train(
             chosen = run.rows(validation, run.folder.validation)
             held_out, _ = encode_snapshot(run, chosen, encoder, run.folder.encoded_validation)
         model = build_model(FeatureInputs(encoder))
+        _check_outputs(model, label, statistics)
         if using:
             load_artifact(run.folder.model).load_weights_into(model)
         trainer = Trainer(
@@ -123,6 +125,22 @@ def train(
         )
         write_json(run.folder.summary, summary)
         run.done(f"trained {name} in {summary['seconds']:.1f} s", run.folder.trained)
+
+
+def _check_outputs(model: keras.Model, label: Label | None, statistics: Statistics) -> None:
+    """Raises: JobError: the network's outputs are not what the loss takes; it would broadcast them to something."""
+    if isinstance(label, ClassLabel):
+        classes = len(statistics.classes)
+        width, what = (1, "one logit") if classes == 2 else (classes, f"{classes} logits")
+        what = f"the label '{label.field}' of {classes} classes takes {what}"
+    elif isinstance(label, NumberLabel):
+        width, what = label.shape, f"the label '{label.field}' takes {label.shape} number{'s' * (label.shape > 1)}"
+    else:
+        return
+    shapes = [tuple(output.shape) for output in model.outputs]
+    if shapes != [(None, width)]:
+        said = " and ".join("[" + ", ".join("rows" if n is None else str(n) for n in shape) + "]" for shape in shapes)
+        raise JobError(f"the network's outputs are {said}, and {what} a row: [rows, {width}]")
 
 
 def _statistics(

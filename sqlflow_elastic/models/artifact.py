@@ -11,7 +11,7 @@ import json
 import os
 import tempfile
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import keras
 
     from sqlflow_elastic.models.features.encoder import Encoder
+    from sqlflow_elastic.models.features.inputs import FeatureInputs
 
 FORMAT = 1
 NETWORK_FILES = ("network.keras", "network.weights.h5")
@@ -71,6 +72,7 @@ class Artifact:
     path: Path
     features: Features
     extra: dict[str, Any]
+    build_model: Callable[[FeatureInputs], keras.Model] | None = None
 
     @property
     def columns(self) -> dict[str, tuple[Column, ...]]:
@@ -103,8 +105,20 @@ class Artifact:
     def model(self) -> keras.Model:
         """The network, from encoded arrays to outputs.
 
-        Raises: ModelStoreError: Keras cannot build it again; the program that trained it can.
+        Raises: ModelStoreError: Keras cannot build it again, and there is no ``build_model`` that does.
         """
+        try:
+            return self._stored_model()
+        except ModelStoreError:
+            if self.build_model is None:
+                raise
+        from sqlflow_elastic.models.features.inputs import FeatureInputs
+
+        model = self.build_model(FeatureInputs(self.encoder))
+        self.load_weights_into(model)
+        return model
+
+    def _stored_model(self) -> keras.Model:
         import keras
 
         import sqlflow_elastic.models.features.embedding  # noqa: F401 - registers the layers
@@ -184,13 +198,17 @@ def _save_network(model: keras.Model, folder: Path) -> Path:
     return network
 
 
-def load_artifact(path: Path) -> Artifact:
+def load_artifact(path: Path, build_model: Callable[[FeatureInputs], keras.Model] | None = None) -> Artifact:
     """Open a trained model's file.
+
+    Args:
+        path: the file.
+        build_model: makes the network as the program that trained it did, for what Keras cannot build from the file.
 
     Raises: ModelStoreError: it is missing or damaged, or written by a newer version.
     """
     features, extra = _read(path)
-    return Artifact(path, features, extra)
+    return Artifact(path, features, extra, build_model)
 
 
 def read_features(path: Path) -> Features:

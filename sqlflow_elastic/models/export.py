@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from keras import ops
 
 from sqlflow_elastic.models.artifact import Artifact, load_artifact
 from sqlflow_elastic.models.features.columns import ClassLabel
-from sqlflow_elastic.models.features.inputs import ascii_name
+from sqlflow_elastic.models.features.inputs import FeatureInputs, ascii_name
 from sqlflow_elastic.models.features.preprocessing import raw_inputs
 from sqlflow_elastic.models.features.raw import INTEGER_NULL, TEXT_NULL
 
@@ -43,21 +44,30 @@ def probabilities(logits: Any) -> Any:
     return ops.softmax(logits)
 
 
-def export(artifact_path: Path, directory: Path) -> None:
+def export(
+    artifact_path: Path, directory: Path, build_model: Callable[[FeatureInputs], keras.Model] | None = None
+) -> None:
     """Write a trained model that takes raw columns.
 
     ``directory`` gets
 
-    - ``model.keras``; to load it, import this module: it has layers of this package;
+    - ``model.keras``; to load it, import this module: it has layers of this package. A network of a user's class that
+      Keras cannot describe (without a ``get_config`` that works) has none;
     - ``saved_model/``, for ``tf.saved_model.load(…).serve({field: tensor})`` without this package;
     - ``model.json``: the inputs with their types and what is NULL there, and the classes.
 
-    Raises: ModelStoreError: the artifact is damaged, or its network cannot be built without its program.
+    ``build_model`` is as for `load_artifact`.
+
+    Raises: ModelStoreError: the artifact is damaged, or its network cannot be built.
     """
-    artifact = load_artifact(artifact_path)
+    artifact = load_artifact(artifact_path, build_model)
     model = raw_model(artifact)
     directory.mkdir(parents=True, exist_ok=True)
-    model.save(directory / "model.keras")
+    keras_file = directory / "model.keras"
+    try:
+        model.save(keras_file)
+    except (NotImplementedError, TypeError, ValueError):
+        keras_file.unlink(missing_ok=True)
     module = tf.Module()
     module.model = model
     module.serve = tf.function(lambda raw: model(raw), input_signature=[_signature(model)], autograph=False)

@@ -26,15 +26,6 @@ from sqlflow_elastic.session.background import Background
 from sqlflow_elastic.session.context import Context, Running
 from sqlflow_elastic.session.plain import run_plain
 
-_EXPORT = """\"\"\"Exports a trained model.\"\"\"
-
-from pathlib import Path
-
-from sqlflow_elastic.models.export import export
-
-export(Path({artifact!r}), Path({directory!r}))
-"""
-
 _ASK_SECONDS = 2.0
 
 _LATER = {
@@ -164,17 +155,20 @@ class Session:
         Raises: ModelStoreError: there is no such model. StorageError: the directory cannot be made. JobError: the
         export failed.
         """
+        from sqlflow_elastic.compiler import compile_export
+
         self._cancelled.clear()
         self.warm_up()
         table = tuple(model.split("."))
         directory = Path(directory).absolute()
         with job_folder(self._context.jobs_folder) as folder:
-            self._context.database.ask(lambda: load_model(self.source, table, folder.model), None)
+            ask = self._context.database.ask
+            ask(lambda: load_model(self.source, table, folder.model), None)
+            program = ask(lambda: compile_export(self.source, table, str(folder.model), str(directory)), None)
             try:
                 directory.mkdir(parents=True, exist_ok=True)
             except OSError as error:
                 raise StorageError(f"{directory} cannot be written to: {why(error)}") from error
-            program = _EXPORT.format(artifact=str(folder.model), directory=str(directory))
             for _ in Job(folder, program, self._context.cluster, directory / "model.json", self._cancelled).events():
                 pass
 

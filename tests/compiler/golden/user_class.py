@@ -25,8 +25,8 @@ LABEL = ClassLabel("survived", classes=[0, 1])
 
 def build_model(inputs: FeatureInputs) -> keras.Model:
     """The user's network over all the features."""
-    feature_columns = COLUMNS["feature_columns"]
     keras.saving.register_keras_serializable()(Net)
+    feature_columns = COLUMNS["feature_columns"]
     network = Net(feature_columns, layers=[8, 4])
     return inputs.model(network(inputs.dense("feature_columns")))
 
