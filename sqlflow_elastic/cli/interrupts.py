@@ -1,4 +1,4 @@
-"""Ctrl-C: once stops the running program cleanly, twice ends the command at once."""
+"""Ctrl-C, SIGTERM and a closed terminal: once stops the running program cleanly, twice ends the command at once."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from types import FrameType
 
 from sqlflow_elastic.session import Session
 
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _SHOW_CURSOR = "\x1b[?25h"
 
 
 @contextmanager
 def interrupts(session: Session) -> Iterator[None]:
-    """Inside, SIGINT and SIGTERM cancel what the session runs; a second one ends this process, and its jobs with it."""
+    """Inside, SIGINT, SIGTERM and SIGHUP cancel what the session runs; a second one ends this process and its jobs."""
     interrupted = False
 
     def on_signal(number: int, frame: FrameType | None) -> None:
@@ -28,7 +29,7 @@ def interrupts(session: Session) -> Iterator[None]:
         interrupted = True
         session.cancel()
 
-    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, on_signal) for number in _SIGNALS}
     try:
         yield
     finally:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
+import pytest
 
 from tests.cli.command import SECONDS, family, run, start
 from tests.waiting import wait_until
@@ -35,10 +36,11 @@ def job_folders(home: Path, inside: str = "") -> list[Path]:
     return list((home / ".local/state/sqlflow-elastic/jobs").glob(f"j-*/{inside}"))
 
 
-def test_ctrl_c_stops_the_job(tmp_path: Path, points: Path) -> None:
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_ctrl_c_or_a_closed_terminal_stops_the_job(tmp_path: Path, points: Path, sent: signal.Signals) -> None:
     with training(tmp_path, points) as (process, _):
         processes = family(process.pid)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(sent)
         _, errors = process.communicate(timeout=SECONDS)
     assert process.returncode == 130
     assert errors.splitlines()[-1] == "the job was stopped"
