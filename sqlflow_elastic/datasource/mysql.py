@@ -172,9 +172,12 @@ class MySQL(Engine["Connection"]):
 
     def _comment_query(self, table: tuple[str, ...]) -> str:
         schema = self.literal(table[0]) if len(table) > 1 else "DATABASE()"
+        name = self.literal(table[-1])
         return (
             "SELECT table_comment AS comment FROM information_schema.tables"  # noqa: S608
-            f" WHERE table_schema = {schema} AND table_name = {self.literal(table[-1])}"
+            f" WHERE table_schema = {schema} AND table_name = {name}"
+            # For that comparison 'sales', 'Sales' and 'salés' are one; for the server they are not.
+            f" AND {_same('table_schema', schema)} AND {_same('table_name', name)}"
         )
 
     def _comment(self, table: tuple[str, ...]) -> str | None:
@@ -256,6 +259,12 @@ class MySQL(Engine["Connection"]):
             count += batch.num_rows
         connection.commit()
         return count
+
+
+def _same(column: str, name: str) -> str:
+    """The condition that a name in the catalogue is this one, as the server tells names apart."""
+    sides = (f"CAST(IF(@@lower_case_table_names = 0, {side}, LOWER({side})) AS BINARY)" for side in (column, name))
+    return " = ".join(sides)
 
 
 def _batches(cursor: SSCursor, columns: list[Column], schema: pa.Schema, batch_rows: int) -> Iterator[pa.RecordBatch]:

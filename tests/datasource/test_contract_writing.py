@@ -130,6 +130,27 @@ def failing() -> Iterator[pa.RecordBatch]:
     raise Trouble("half way")
 
 
+@pytest.mark.parametrize("other", ["SALES", "Salés", "sales"])
+def test_a_name_that_is_nearly_the_same(source: DataSource, other: str) -> None:
+    """Some engines take it for the same table and some for another one, but all of an engine agrees on that."""
+    source.write_table(("Sales",), NUMBERS, [batch(1)], Mark.MODEL)
+    same = source.columns((other,)) is not None
+    assert source.mark((other,)) is (Mark.MODEL if same else None)
+    if same:
+        source.write_table((other,), NUMBERS, [batch(2)], Mark.MODEL)
+        assert read(source, f"SELECT n FROM {source.quote(('Sales',))}")["n"].to_pylist() == [2]
+        return
+    source.execute(f"CREATE TABLE {source.quote((other,))} (theirs INTEGER)")
+    with pytest.raises(DataSourceError, match="was not written by sqlflow-elastic"):
+        source.write_table((other,), NUMBERS, [batch(2)], Mark.MODEL)
+    with pytest.raises(DataSourceError, match="was not written by sqlflow-elastic"):
+        source.drop_table((other,))
+    source.execute(f"DROP TABLE {source.quote((other,))}")
+    source.write_table((other,), NUMBERS, [batch(2)], Mark.MODEL)
+    assert read(source, f"SELECT n FROM {source.quote(('Sales',))}")["n"].to_pylist() == [1]
+    assert read(source, f"SELECT n FROM {source.quote((other,))}")["n"].to_pylist() == [2]
+
+
 def test_a_failure_half_way_leaves_the_old_table(source: DataSource) -> None:
     source.write_table(("t",), NUMBERS, [batch(1, 2)], Mark.RESULT)
     with pytest.raises(Trouble, match="half way"):
