@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import json
+import uuid
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from sqlflow_elastic.compiler.plan import EvaluatePlan, Plan, PredictPlan, Train
 from sqlflow_elastic.datasource import Mark, write_snapshot
 from sqlflow_elastic.elastic.folder import JobFolder
 from sqlflow_elastic.elastic.snapshot import Snapshot
+from sqlflow_elastic.errors import CompileError, DataSourceError
 from sqlflow_elastic.events import Event, Message, Progress, Rows
 from sqlflow_elastic.jobs import Job, job_folder
 from sqlflow_elastic.language import ast
@@ -42,6 +45,7 @@ def run_extended(context: Context, statement: Extended, text: str) -> Running:
 def _train(context: Context, statement: ast.Train, text: str) -> Running:
     """Train a model and store it under the name of INTO."""
     plan: TrainPlan = yield from _compile(context, statement, text)
+    yield from _try_writing(context, plan.into, statement.into, text)
     with job_folder(context.jobs_folder) as folder:
         if plan.validation_select is not None:
             yield from _read(context, plan.validation_select, folder.validation)
@@ -71,6 +75,7 @@ def _train(context: Context, statement: ast.Train, text: str) -> Running:
 def _predict(context: Context, statement: ast.Predict, text: str) -> Running:
     """Write the SELECT's rows with a model's predictions into a table."""
     plan: PredictPlan = yield from _compile(context, statement, text)
+    yield from _try_writing(context, plan.into, statement.target, text)
     with job_folder(context.jobs_folder) as folder:
         snapshot = yield from _run(context, plan, folder, folder.predictions)
         predictions = Snapshot.open(str(folder.predictions))
@@ -84,6 +89,8 @@ def _evaluate(context: Context, statement: ast.Evaluate, text: str) -> Running:
     What these rows do not define (an AUC of one class) is NULL.
     """
     plan: EvaluatePlan = yield from _compile(context, statement, text)
+    if statement.into is not None:
+        yield from _try_writing(context, plan.into, statement.into, text)
     with job_folder(context.jobs_folder) as folder:
         yield from _run(context, plan, folder, folder.summary)
         metrics = _summary(folder)["metrics"]
@@ -110,6 +117,26 @@ def _compile(context: Context, statement: ast.Statement, text: str) -> Generator
     for note in plan.notes:
         yield Message(note)
     return plan
+
+
+def _try_writing(context: Context, table: tuple[str, ...], name: ast.Name, text: str) -> Generator[Event, None, None]:
+    """Write an empty table beside the one of INTO and drop it, so that what forbids it is known before the job runs.
+
+    Raises: CompileError: there is no such schema, no right to write there, …
+    """
+    beside = (*table[:-1], f"sqlflow_elastic_aside_{uuid.uuid4().hex}")
+
+    def call(emit: Emit) -> None:
+        context.source.write_table(beside, pa.schema([("nothing", pa.int64())]), [], Mark.RESULT)
+        # Another session's writing may have tidied it away meanwhile.
+        with contextlib.suppress(DataSourceError):
+            context.source.drop_table(beside)
+
+    try:
+        yield from context.database.run(call)
+    except DataSourceError as error:
+        reason = str(error).partition("\n")[0]
+        raise CompileError(f"the table '{'.'.join(table)}' cannot be written: {reason}", text, name.span) from error
 
 
 def _read(context: Context, select: str, into: Path) -> Generator[Event, None, Snapshot]:

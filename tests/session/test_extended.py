@@ -232,3 +232,23 @@ def test_a_wrong_value_is_told_with_the_select_it_comes_from(session: Session) -
     assert str(failed.error) == (
         "row 1: field 'species' is 'rose', expected a class out of 'setosa', 'versicolor', 'virginica'\n  in: " + select
     )
+
+
+def test_a_place_that_cannot_be_written_is_told_before_anything_is_read(session: Session, model: str) -> None:
+    tables = session.tables()
+    for text in (
+        TRAIN.format(epochs=1, name="nowhere.m"),
+        f"SELECT * FROM iris TO PREDICT nowhere.p.species USING {model}",
+        f"SELECT * FROM iris TO EVALUATE {model} LABEL species INTO nowhere.e",
+    ):
+        events = list(session.execute(text))
+        assert not [event for event in events if isinstance(event, Progress)]
+        failed = events[-1]
+        assert isinstance(failed, Failed)
+        assert isinstance(failed.error, CompileError)
+        assert failed.error.message.startswith("the table 'nowhere.")
+        assert failed.error.message.endswith(
+            "cannot be written: Catalog Error: Schema with name nowhere does not exist!"
+        )
+        assert text[failed.error.span.start :].startswith("nowhere.")
+    assert session.tables() == tables
