@@ -58,7 +58,7 @@ bench: $(READY) servers
 lock:
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile pyproject.toml --extra dev --universal --generate-hashes --no-emit-index-url --no-annotate \
-		--custom-compile-command "make lock" --upgrade --quiet -o requirements.lock
+		--no-header --upgrade --quiet -o requirements.lock
 
 clean:
 	rm -rf $(VENV) build var *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
