@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from sqlflow_elastic.compiler import compile_statement
 from sqlflow_elastic.compiler.plan import EvaluatePlan, Plan, PredictPlan, TrainPlan
-from sqlflow_elastic.datasource import Mark, write_snapshot
+from sqlflow_elastic.datasource import DataSource, Mark, write_snapshot
 from sqlflow_elastic.elastic.folder import JobFolder
 from sqlflow_elastic.elastic.snapshot import Snapshot
 from sqlflow_elastic.errors import CompileError, DataSourceError
@@ -25,6 +25,8 @@ from sqlflow_elastic.models.store import ModelMetadata, load_model, save_model
 from sqlflow_elastic.session.background import Emit
 from sqlflow_elastic.session.catalog import metrics_text
 from sqlflow_elastic.session.context import Context, Outcome, Running, row_progress, rows_text
+
+_MODELS_SCHEMA = "sqlflow_models"
 
 Extended = ast.Train | ast.Predict | ast.Evaluate | ast.ExplainPlan
 
@@ -45,6 +47,7 @@ def run_extended(context: Context, statement: Extended, text: str) -> Running:
 def _train(context: Context, statement: ast.Train, text: str) -> Running:
     """Train a model and store it under the name of INTO."""
     plan: TrainPlan = yield from _compile(context, statement, text)
+    yield from context.database.run(lambda _: _make_models_schema(context.source, plan.into))
     yield from _try_writing(context, plan.into, statement.into, text)
     with job_folder(context.jobs_folder) as folder:
         if plan.validation_select is not None:
@@ -117,6 +120,13 @@ def _compile(context: Context, statement: ast.Statement, text: str) -> Generator
     for note in plan.notes:
         yield Message(note)
     return plan
+
+
+def _make_models_schema(source: DataSource, into: tuple[str, ...]) -> None:
+    """Make the schema that SQLFlow's programs keep their models in, where it is missing; no other is made unasked."""
+    if into[:-1] == (_MODELS_SCHEMA,):
+        with contextlib.suppress(DataSourceError):  # writing there says it better
+            source.execute(f"CREATE SCHEMA IF NOT EXISTS {source.quote((_MODELS_SCHEMA,))}")
 
 
 def _try_writing(context: Context, table: tuple[str, ...], name: ast.Name, text: str) -> Generator[Event, None, None]:

@@ -122,9 +122,8 @@ def test_default_settings_reach_the_bound_and_nulls_cost_little(session: Session
         assert holed[metric] <= bound, holed
 
 
-def test_iris_trains_and_predicts(mysql_url: str, datasets: Path, session: Session) -> None:
+def test_a_program_written_for_sqlflow_runs_unchanged(mysql_url: str, datasets: Path, session: Session) -> None:
     load_script(mysql_url, datasets / "iris.sql")
-    session.sql("CREATE DATABASE IF NOT EXISTS sqlflow_models")
     session.sql(
         "SELECT * FROM iris.train TO TRAIN DNNClassifier WITH model.n_classes = 3, model.hidden_units = [10, 20], "
         "train.epoch = 10, train.batch_size = 4 LABEL class INTO sqlflow_models.my_dnn_model"
