@@ -184,10 +184,13 @@ def _data_rows(rows: Rows, settings: Mapping[str, Any]) -> Explanation:
             ("data", "epochs", f"{settings['epochs']}, in batches of {batch_size}"),
         ]
     count = rows.sample.num_rows
-    steps = -(-count // batch_size)
+    held_out = round(count * settings.get("validation_fraction", 0.0))
+    steps = -(-(count - held_out) // batch_size)
+    epochs = f"{settings['epochs']}, each of {_count(steps, 'step')} in batches of {batch_size}"
+    most = settings.get("max_steps")
     return [
-        ("data", "rows", f"{count:,}"),
-        ("data", "epochs", f"{settings['epochs']}, each of {_count(steps, 'step')} in batches of {batch_size}"),
+        ("data", "rows", f"{count:,}" + (f", {held_out:,} of them for validation" if held_out else "")),
+        ("data", "epochs", epochs + (f"; at most {_count(most, 'step')} in all" if most else "")),
     ]
 
 

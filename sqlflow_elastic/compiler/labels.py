@@ -11,6 +11,7 @@ The job checks every row against them.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -43,15 +44,16 @@ def output_of(label: Label) -> Output:
 
 
 def scale_of(label: Label, rows: Rows) -> tuple[float, float] | None:
-    """Deviation and mean of a label of numbers in the sample, to four digits; None for classes."""
+    """Deviation and mean of a label's finite numbers in the sample, to four digits; None for classes."""
     if isinstance(label, ClassLabel):
         return None
     values = rows.sample[label.field].drop_null()
     if rows.kinds[label.field] == "text":
         values = pc.utf8_trim_whitespace(values)
     values = values.cast(pa.float64())
-    mean, deviation = pc.mean(values).as_py() or 0.0, pc.stddev(values).as_py()
-    return float(f"{deviation or 1.0:.4g}"), float(f"{mean:.4g}")
+    values = values.filter(pc.is_finite(values))
+    mean, deviation = float(f"{pc.mean(values).as_py() or 0.0:.4g}"), float(f"{pc.stddev(values).as_py() or 1.0:.4g}")
+    return (deviation, mean) if math.isfinite(deviation) and math.isfinite(mean) else (1.0, 0.0)
 
 
 @dataclass(frozen=True)

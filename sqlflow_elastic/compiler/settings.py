@@ -23,8 +23,14 @@ _DIRECT = {
 
 
 def train_settings(attributes: Attributes, rows: Rows) -> dict[str, Any]:
-    """The arguments of `elastic.TrainSettings`: those that a person wants to see, and those that were given."""
+    """The arguments of `elastic.TrainSettings`: those that a person wants to see, and those that were given.
+
+    Raises: CompileError: early stopping without rows to measure.
+    """
     values = attributes.values
+    if values.get("train.patience") is not None and not _has_validation(attributes):
+        message = "train.patience stops when validation gets no better, and there are no validation rows"
+        raise attributes.error("train.patience", message, "add validation.fraction = 0.1, or validation.select")
     batch_size = values.get("train.batch_size") or default_batch_size(rows)
     settings = {
         "epochs": values.get("train.epoch") or default_epochs(rows, batch_size),
@@ -61,7 +67,14 @@ def without_effect(attributes: Attributes) -> list[str]:
         given = [name for name in declared if name in attributes.values]
         if given:
             sentences.append(f"without effect {where}: {', '.join(given)}")
+    unused = [name for name in ("validation.metrics", "validation.steps") if name in attributes.values]
+    if unused and not _has_validation(attributes):
+        sentences.append(f"without effect without validation.fraction or validation.select: {', '.join(unused)}")
     return sentences
+
+
+def _has_validation(attributes: Attributes) -> bool:
+    return any(attributes.values.get(name) for name in ("validation.select", "validation.fraction"))
 
 
 def class_weight(attributes: Attributes, label: Label) -> str | dict[str | int | bool, float] | None:

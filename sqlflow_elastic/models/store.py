@@ -8,7 +8,6 @@ This module stands below the data sources, so it says in `Database` what it need
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import difflib
 import hashlib
@@ -70,7 +69,7 @@ class ModelMetadata:
     """What is known of a trained model.
 
     Attributes:
-        name: as INTO names it.
+        name: of its table; it may have been renamed since INTO named it.
         statement: the SQL text that trained it.
         estimator: the model's name in the zoo, or a user's ``module.function``.
         features: the derived features, JSON-like.
@@ -150,7 +149,7 @@ def load_metadata(source: Database, table: tuple[str, ...]) -> ModelMetadata:
         raise NoModel(f"there is no model {name}{_suggestion(source, name)}")
     text = _value(source, table, "metadata", 0)
     try:
-        return ModelMetadata.from_json(text)
+        return dataclasses.replace(ModelMetadata.from_json(text), name=name)
     except (TypeError, ValueError) as error:
         raise ModelStoreError(f"the model {name} is damaged: its metadata cannot be read") from error
 
@@ -180,12 +179,20 @@ def load_model(source: Database, table: tuple[str, ...], into: Path) -> ModelMet
     return metadata
 
 
-def list_models(source: Database) -> list[ModelMetadata]:
-    """The metadata of all the models of a data source, by name; without those dropped meanwhile."""
-    models = []
+def list_models(source: Database) -> list[tuple[str, ModelMetadata | None]]:
+    """Name and metadata of all the models of a data source, by name; without those dropped meanwhile.
+
+    The metadata of a damaged model is None.
+    """
+    models: list[tuple[str, ModelMetadata | None]] = []
     for table in source.marked(Mark.MODEL):
-        with contextlib.suppress(NoModel):
-            models.append(load_metadata(source, table))
+        name = ".".join(table)
+        try:
+            models.append((name, load_metadata(source, table)))
+        except NoModel:
+            continue
+        except ModelStoreError:
+            models.append((name, None))
     return models
 
 

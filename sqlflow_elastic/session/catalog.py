@@ -11,6 +11,18 @@ from sqlflow_elastic.language import ast
 from sqlflow_elastic.models.store import ModelMetadata, drop_model, list_models, load_metadata
 from sqlflow_elastic.session.context import Context, Outcome, Running
 
+_LISTED = pa.schema(
+    {
+        "Model": pa.string(),
+        "Estimator": pa.string(),
+        "Label": pa.string(),
+        "Rows": pa.int64(),
+        "Metrics": pa.string(),
+        "Created": pa.string(),
+        "Bytes": pa.int64(),
+    }
+)
+
 
 def show_train(context: Context, statement: ast.ShowTrain) -> Running:
     """The statement that trained a model."""
@@ -22,16 +34,21 @@ def show_train(context: Context, statement: ast.ShowTrain) -> Running:
 def show_models(context: Context) -> Running:
     """All models of the data source, one a row."""
     models = yield from context.database.run(lambda _: list_models(context.source))
-    columns = {
-        "Model": pa.array([model.name for model in models], pa.string()),
-        "Estimator": pa.array([model.estimator for model in models], pa.string()),
-        "Label": pa.array([model.label for model in models], pa.string()),
-        "Rows": pa.array([model.rows for model in models], pa.int64()),
-        "Metrics": pa.array([metrics_text(model.metrics) for model in models], pa.string()),
-        "Created": pa.array([model.created for model in models], pa.string()),
-        "Bytes": pa.array([model.size for model in models], pa.int64()),
-    }
-    yield Rows(pa.record_batch(columns))
+    rows = [
+        {"Model": name, "Metrics": "damaged"}
+        if model is None
+        else {
+            "Model": name,
+            "Estimator": model.estimator,
+            "Label": model.label,
+            "Rows": model.rows,
+            "Metrics": metrics_text(model.metrics),
+            "Created": model.created,
+            "Bytes": model.size,
+        }
+        for name, model in models
+    ]
+    yield Rows(pa.RecordBatch.from_pylist(rows, schema=_LISTED))
     return Outcome(f"{len(models)} model{'' if len(models) == 1 else 's'}", {"rows": len(models)})
 
 

@@ -225,3 +225,19 @@ def test_compiling_imports_neither_tensorflow_nor_keras() -> None:
     code = f"import sys, sqlflow_elastic.compiler; print({heavy})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.strip() == "[]"
+
+
+def test_explain_counts_what_is_trained_on(source: DataSource) -> None:
+    attributes = "validation.fraction = 0.2, train.batch_size = 8, train.epoch = 3, train.max_steps = 5"
+    plan = train_plan(
+        f"SELECT * FROM iris.train TO TRAIN LinearClassifier WITH {attributes} LABEL class INTO m", source
+    )
+    found = {(part, item): detail for part, item, detail in plan.explanation}
+    assert found["data", "rows"] == "110, 22 of them for validation"
+    assert found["data", "epochs"] == "3, each of 11 steps in batches of 8; at most 5 steps in all"
+
+
+def test_metrics_that_nothing_is_measured_on_are_told(source: DataSource) -> None:
+    text = "SELECT * FROM iris.train TO TRAIN LinearClassifier WITH validation.metrics = AUC LABEL class INTO m"
+    note = "without effect without validation.fraction or validation.select: validation.metrics"
+    assert train_plan(text, source).notes == (note,)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -62,15 +63,15 @@ def test_a_model_comes_back_as_it_was(source: DataSource, artifact: Path, tmp_pa
 def test_saving_again_replaces(source: DataSource, artifact: Path, tmp_path: Path) -> None:
     save_model(source, ("m",), metadata(), artifact)
     artifact.write_bytes(b"")
-    save_model(source, ("m",), metadata("second"), artifact)
-    assert load_model(source, ("m",), tmp_path / "loaded").name == "second"
+    save_model(source, ("m",), dataclasses.replace(metadata(), rows=7), artifact)
+    assert load_model(source, ("m",), tmp_path / "loaded").rows == 7
     assert (tmp_path / "loaded").read_bytes() == b""
 
 
 def test_listing_and_dropping(source: DataSource, artifact: Path) -> None:
     def names() -> list[str]:
         """Of this test: a MySQL server's other databases may hold models of others."""
-        return [model.name for model in list_models(source) if model.name.startswith("listed_")]
+        return [name for name, model in list_models(source) if model is not None and name.startswith("listed_")]
 
     assert names() == []
     for name in ("listed_b", "listed_a"):
@@ -155,3 +156,22 @@ print(peaks[1] - peaks[0])
     # DuckDB keeps what was written in its own buffers, as far as its memory_limit goes.
     assert float(output.stdout) < (250 if url.startswith("duckdb") else 90), "MB"
     assert (tmp_path / "artifact.loaded").read_bytes() == (tmp_path / "artifact").read_bytes()
+
+
+def test_a_renamed_model_has_its_new_name(source: DataSource, artifact: Path) -> None:
+    save_model(source, ("before",), metadata("before"), artifact)
+    source.execute(f"ALTER TABLE {source.quote(('before',))} RENAME TO {source.quote(('after',))}")
+    assert load_metadata(source, ("after",)).name == "after"
+    names = [name for name, _ in list_models(source)]
+    assert "after" in names
+    assert "before" not in names
+
+
+def test_a_damaged_model_hides_no_other_and_can_be_dropped(source: DataSource, artifact: Path) -> None:
+    for name in ("sound", "unsound"):
+        save_model(source, (name,), metadata(name), artifact)
+    source.execute("UPDATE unsound SET metadata = '{' WHERE part = 0")
+    listed = dict(list_models(source))
+    assert listed["unsound"] is None
+    assert listed["sound"] is not None
+    assert drop_model(source, ("unsound",))

@@ -252,3 +252,20 @@ def test_a_place_that_cannot_be_written_is_told_before_anything_is_read(session:
         )
         assert text[failed.error.span.start :].startswith("nowhere.")
     assert session.tables() == tables
+
+
+def test_a_damaged_model_is_listed_as_one(session: Session) -> None:
+    session.sql(f"{TRAIN.format(epochs=1, name='hurt')}; UPDATE hurt SET metadata = '' WHERE part = 0")
+    rows = session.sql("SHOW MODELS").to_pylist()
+    assert [row["Metrics"] for row in rows if row["Model"] == "hurt"] == ["damaged"]
+    assert [row["Estimator"] for row in rows if row["Model"] == "kept"] == ["DNNClassifier"]
+    session.sql("DROP MODEL hurt")
+
+
+@pytest.mark.parametrize("value", ["nan", "inf"])
+def test_a_number_to_learn_that_is_none_is_told(session: Session, value: str) -> None:
+    select = f"SELECT sepal_width, CASE WHEN part = 1 THEN '{value}'::DOUBLE ELSE part END AS y FROM iris"
+    failed = last_of(session, f"{select} TO TRAIN LinearRegressor LABEL y INTO n")
+    assert isinstance(failed, Failed)
+    assert isinstance(failed.error, DataError)
+    assert str(failed.error).startswith("row 2: field 'y' is ")
