@@ -19,6 +19,7 @@ _DIRECT = {
     "train.patience": "patience",
     "train.checkpoint_secs": "checkpoint_secs",
     "train.save_checkpoints_steps": "checkpoint_steps",
+    "train.verbose": "verbose",
 }
 
 

@@ -65,7 +65,7 @@ TRAIN: tuple[Attribute, ...] = (
     Attribute("train.class_weight", ClassWeights(), None, "Weights of the classes in the loss."),
     Attribute("train.checkpoint_secs", Number(0, edges="()"), None, "Seconds between two checkpoints."),
     Attribute("train.save_checkpoints_steps", Integer(1), None, "Steps between two checkpoints."),
-    Attribute("train.verbose", Integer(0, 3), 0, "How much a job reports."),
+    Attribute("train.verbose", Integer(0, 3), 1, "0 for no progress, more for progress."),
     Attribute("train.log_every_n_iter", Integer(0), 0, "Report the loss every so many steps."),
     _cluster("train.num_workers", Integer(1), "Worker processes to ask for."),
     _cluster("train.num_ps", Integer(0), "Parameter servers to ask for."),
