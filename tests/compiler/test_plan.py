@@ -20,7 +20,7 @@ ALL_ATTRIBUTES = """
     model.hidden_units = [4], model.n_classes = 3, model.dropout = None, model.batch_norm = False,
     model.activation_fn = "tf.nn.relu",
     model.optimizer = RMSprop, optimizer.learning_rate = 0.1, model.loss = "SparseCategoricalCrossentropy",
-    train.epoch = 2, train.batch_size = 10, train.verbose = 1, train.max_steps = 100, train.save_checkpoints_steps = 50,
+    train.epoch = 2, train.batch_size = 10, train.verbose = 0, train.max_steps = 100, train.save_checkpoints_steps = 50,
     train.log_every_n_iter = 20, train.num_workers = 2, train.num_ps = 1, train.worker_cpu = 4, train.worker_gpu = 0,
     train.worker_memory = 2048, train.ps_cpu = 1, train.ps_gpu = 0, train.ps_memory = 1024, train.evaluator_cpu = 1,
     train.evaluator_gpu = 0, train.evaluator_memory = 1024, train.num_evaluator = 1, train.num_boost_round = 30,
@@ -48,6 +48,7 @@ def test_train_plan(source: DataSource) -> None:
         checkpoint_secs=30,
         checkpoint_steps=50,
         log_every_n_steps=20,
+        verbose=0,
     )
     assert plan.attributes["train.num_workers"] == 2
     assert plan.notes == (
