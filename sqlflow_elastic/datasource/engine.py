@@ -309,7 +309,8 @@ class Engine(DataSource, Generic[Connection]):
             raise _FromCaller(error) from error
 
     def _check_replaceable(self, table: tuple[str, ...]) -> None:
-        if self.mark(table) is None and self.columns(table) is not None:
+        # Asked again: another writer's table may have come between the two questions.
+        if self.mark(table) is None and self.columns(table) is not None and self.mark(table) is None:
             self._refuse(table)
 
     def _refuse(self, table: tuple[str, ...]) -> NoReturn:

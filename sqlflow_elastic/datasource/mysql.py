@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import re
 import uuid
 from collections.abc import Iterable, Iterator
@@ -217,14 +218,15 @@ class MySQL(Engine["Connection"]):
             self._drop_leftovers(connection, database)
             connection.query(f"CREATE TABLE {aside} ({columns}) CHARACTER SET utf8mb4 COMMENT '{mark.value}'")
             rows = self._insert(connection, aside, schema, batches)
-            present = self._one(connection, self._comment_query((database, table[-1])))
-            if present is None:
-                connection.query(f"RENAME TABLE {aside} TO {target}")
-            elif self._mark_of(present) is None:
-                self._refuse(table)
-            else:
-                connection.query(f"RENAME TABLE {target} TO {old}, {aside} TO {target}")
-                connection.query(f"DROP TABLE {old}")
+            with self._alone(connection, target):
+                present = self._one(connection, self._comment_query((database, table[-1])))
+                if present is None:
+                    connection.query(f"RENAME TABLE {aside} TO {target}")
+                elif self._mark_of(present) is None:
+                    self._refuse(table)
+                else:
+                    connection.query(f"RENAME TABLE {target} TO {old}, {aside} TO {target}")
+                    connection.query(f"DROP TABLE {old}")
         except BaseException:
             with contextlib.suppress(pymysql.Error):
                 connection.rollback()
@@ -234,6 +236,17 @@ class MySQL(Engine["Connection"]):
             with contextlib.suppress(pymysql.Error):
                 self._one(connection, f"SELECT RELEASE_LOCK('{name}')")
         return rows
+
+    @contextlib.contextmanager
+    def _alone(self, connection: Connection, target: str) -> Iterator[None]:
+        """One after the other: two that both find no table would both give theirs the name."""
+        lock = f"sqlflow_elastic_{hashlib.sha1(target.encode(), usedforsecurity=False).hexdigest()}"
+        self._one(connection, f"SELECT GET_LOCK('{lock}', {_LOCK_SECONDS})")
+        try:
+            yield
+        finally:
+            with contextlib.suppress(pymysql.Error):
+                self._one(connection, f"SELECT RELEASE_LOCK('{lock}')")
 
     def _drop_leftovers(self, connection: Connection, database: str) -> None:
         marks = ", ".join(self.literal(mark.value) for mark in Mark)

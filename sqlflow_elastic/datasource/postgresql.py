@@ -7,6 +7,7 @@ Arrow parses: several times faster than fetching rows, and streaming by nature.
 from __future__ import annotations
 
 import contextlib
+import logging
 import re
 import select
 import uuid
@@ -36,6 +37,9 @@ from sqlflow_elastic.errors import DataSourceError
 _READ_BYTES = 1 << 24
 _LOAD_BYTES = 1 << 22
 _LOCK_SECONDS = 60
+
+# What it says there comes as an exception as well; without a handler Python would print it.
+logging.getLogger("psycopg").addHandler(logging.NullHandler())
 #: Statements with rows that COPY takes; others (SHOW, EXPLAIN, CALL …) have few rows and are read as they come.
 _COPIED = re.compile(
     r"(\s|--[^\n]*\n|/\*.*?\*/|\()*(select|with|values|table|insert|update|delete|merge)\b", re.IGNORECASE | re.DOTALL
@@ -161,6 +165,9 @@ class PostgreSQL(Engine[Connection]):
                     copy.write(batch_to_csv(batch))
                     count += batch.num_rows
             cursor.execute(f"COMMENT ON TABLE {aside} IS {self.literal(mark.value)}".encode())
+            # One after the other: two that both find no table would both give theirs the name.
+            name_lock = f"hashtextextended({self.literal(self.quote(table))}, 0)"
+            cursor.execute(f"SELECT pg_advisory_xact_lock({name_lock})".encode())
             self._check_replaceable(table)
             cursor.execute(f"DROP TABLE IF EXISTS {self.quote(table)}".encode())
             cursor.execute(f"ALTER TABLE {aside} RENAME TO {self.quote(table[-1:])}".encode())

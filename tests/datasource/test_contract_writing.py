@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 
 import pyarrow as pa
@@ -149,6 +150,20 @@ def test_a_name_that_is_nearly_the_same(source: DataSource, other: str) -> None:
     source.write_table((other,), NUMBERS, [batch(2)], Mark.MODEL)
     assert read(source, f"SELECT n FROM {source.quote(('Sales',))}")["n"].to_pylist() == [1]
     assert read(source, f"SELECT n FROM {source.quote((other,))}")["n"].to_pylist() == [2]
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "mysql", "postgresql"], indirect=True)
+def test_two_writers_of_one_new_table(url: str) -> None:
+    """Both succeed, and the table is that of one of them. (DuckDB has one process for a file, and refuses one.)"""
+    with open_source(url) as one, open_source(url) as other, ThreadPoolExecutor(2) as pool:
+        for turn in range(15):
+            table = (f"t{turn}",)
+            writing = [
+                pool.submit(source.write_table, table, NUMBERS, [batch(value)], Mark.RESULT)
+                for value, source in enumerate((one, other))
+            ]
+            assert [done.result(60) for done in writing] == [1, 1]
+            assert read(one, f"SELECT n FROM t{turn}")["n"].to_pylist() in ([0], [1])
 
 
 def test_a_failure_half_way_leaves_the_old_table(source: DataSource) -> None:
