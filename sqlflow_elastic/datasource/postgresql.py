@@ -40,6 +40,7 @@ _LOCK_SECONDS = 60
 
 # What it says there comes as an exception as well; without a handler Python would print it.
 logging.getLogger("psycopg").addHandler(logging.NullHandler())
+
 #: Statements with rows that COPY takes; others (SHOW, EXPLAIN, CALL …) have few rows and are read as they come.
 _COPIED = re.compile(
     r"(\s|--[^\n]*\n|/\*.*?\*/|\()*(select|with|values|table|insert|update|delete|merge)\b", re.IGNORECASE | re.DOTALL
