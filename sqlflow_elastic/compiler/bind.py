@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,13 +13,20 @@ import pyarrow as pa
 
 from sqlflow_elastic.compiler.program_text import ProgramText, did_you_mean, listing
 from sqlflow_elastic.datasource.base import DataSource
-from sqlflow_elastic.errors import Span
+from sqlflow_elastic.errors import DataSourceError, Span
 from sqlflow_elastic.language import ast
 from sqlflow_elastic.models.features import Kind
 from sqlflow_elastic.models.features.raw import kind_of
 
 #: So many first rows of a SELECT are looked at.
 SAMPLE_ROWS = 1000
+
+#: How the engines name what they do not know: in quotes, or behind these words.
+_NAMED = re.compile(
+    r"""['"`]([^'"`]+)['"`]|no such [\w ]+: (\S+)|with name (\S+)|function (?!with name)([\w.]+)""", re.IGNORECASE
+)
+_CLAUSES = frozenset({"SELECT", "FROM", "WHERE", "GROUP", "HAVING", "ORDER", "ON"})
+_HINT = re.compile(r"HINT:|Did you mean|Candidate bindings")
 
 
 @dataclass(frozen=True)
@@ -57,9 +65,18 @@ class Rows:
 def bind(program: ProgramText, select: ast.Select, source: DataSource) -> Rows:
     """Ask the database for a SELECT's schema and first rows.
 
-    Raises: CompileError: it gives no row, or two columns of one name. DataSourceError: the database refused it.
+    Raises: CompileError: the database refused something that it names, it gives no row, or two columns of one name.
+        DataSourceError: the database could not be asked, or refused it for another reason.
     """
-    rows = sample(select.text, source)
+    try:
+        rows = sample(select.text, source)
+    except DataSourceError as error:
+        message, *more = str(error).splitlines()
+        span = _place(select, message)
+        if span is None:
+            raise
+        hints = [line.removeprefix("HINT:").strip() for line in more if _HINT.match(line)]
+        raise program.error(span, f"the database says: {message}", hints[0] if hints else None) from error
     twice = [name for name, count in Counter(rows.names).items() if count > 1]
     if twice:
         message = f"the SELECT gives more than one column named {listing(twice)}"
@@ -67,6 +84,17 @@ def bind(program: ProgramText, select: ast.Select, source: DataSource) -> Rows:
     if rows.sample.num_rows == 0:
         raise program.error(select.span, "the SELECT gives no row")
     return rows
+
+
+def _place(select: ast.Select, message: str) -> Span | None:
+    """Where in a SELECT the thing stands that an error of the database names; None if it names none of its words."""
+    for found in _NAMED.finditer(message):
+        name = next(filter(None, found.groups()))
+        for word in (name, name.rpartition(".")[2]):
+            at = re.search(rf"(?<!\w){re.escape(word)}(?!\w)", select.text, re.IGNORECASE)
+            if at and word.upper() not in _CLAUSES:
+                return Span(select.span.start + at.start(), select.span.start + at.end())
+    return None
 
 
 def sample(select: str, source: DataSource) -> Rows:

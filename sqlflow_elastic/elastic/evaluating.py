@@ -13,7 +13,6 @@ from sqlflow_elastic.elastic.metrics import Measurement
 from sqlflow_elastic.elastic.outputs import outputs_of, task_of
 from sqlflow_elastic.elastic.running import RowSource, running, values_of
 from sqlflow_elastic.errors import DataError
-from sqlflow_elastic.models.artifact import load_artifact
 from sqlflow_elastic.models.features.inputs import FeatureInputs
 
 _BATCH_ROWS = 4096
@@ -34,10 +33,10 @@ def evaluate(
         rows: where the rows come from when the program runs alone; a job finds their snapshot in its folder.
         label: the field that holds the label, whatever it was called in training.
         metrics: what to measure, see `metrics.METRICS`.
-        build_model: see `load_artifact`.
+        build_model: see `sqlflow_elastic.models.artifact.load_artifact`.
     """
     with running(name) as run:
-        artifact = load_artifact(run.folder.model, build_model)
+        artifact = run.trained_model(build_model)
         snapshot = run.rows(rows, run.folder.snapshot)
         if artifact.encoder.label is None:
             raise DataError(f"the model {name} has no label to measure it by")

@@ -12,7 +12,6 @@ from sqlflow_elastic.elastic.outputs import meaning, no_outputs, outputs_of
 from sqlflow_elastic.elastic.running import RowSource, running
 from sqlflow_elastic.elastic.snapshot import SnapshotWriter
 from sqlflow_elastic.errors import DataError
-from sqlflow_elastic.models.artifact import load_artifact
 from sqlflow_elastic.models.features.inputs import FeatureInputs
 
 
@@ -31,10 +30,10 @@ def predict(
         rows: where the rows come from when the program runs alone; a job finds their snapshot in its folder.
         target: the name of the predicted column.
         batch_size: rows that the network sees at a time.
-        build_model: see `load_artifact`.
+        build_model: see `sqlflow_elastic.models.artifact.load_artifact`.
     """
     with running(name) as run:
-        artifact = load_artifact(run.folder.model, build_model)
+        artifact = run.trained_model(build_model)
         snapshot = run.rows(rows, run.folder.snapshot)
         if not snapshot.rows:
             raise DataError("there are no rows to predict")

@@ -16,14 +16,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
 from sqlflow_elastic import events
 from sqlflow_elastic.elastic.folder import EVENTS_VARIABLE, JOB_VARIABLE, JobFolder
 from sqlflow_elastic.elastic.snapshot import Snapshot
-from sqlflow_elastic.errors import DataError, JobCancelled, SQLFlowError, StorageError
+from sqlflow_elastic.errors import DataError, JobCancelled, ModelStoreError, SQLFlowError, StorageError
+from sqlflow_elastic.models.artifact import Artifact, load_artifact
+
+if TYPE_CHECKING:
+    import keras
+
+    from sqlflow_elastic.models.features.inputs import FeatureInputs
 
 Emit = Callable[[events.Event], None]
 
@@ -69,6 +75,15 @@ class Run:
         if JOB_VARIABLE in os.environ or (path / "manifest.json").exists():
             return Snapshot.open(str(path))
         return source.snapshot(str(path), lambda done: self.progress("reading", done, None))
+
+    def trained_model(self, build_model: Callable[[FeatureInputs], keras.Model] | None = None) -> Artifact:
+        """The trained model to start from; for ``build_model`` see `load_artifact`.
+
+        Raises: ModelStoreError: a program that runs alone was not given one, or it is damaged.
+        """
+        if not self.folder.model.exists():
+            raise ModelStoreError("this program starts from a trained model: give its file with --model")
+        return load_artifact(self.folder.model, build_model)
 
     def counted(self, snapshot: Snapshot, phase: str) -> Iterator[pa.RecordBatch]:
         """The batches of a snapshot, with progress."""

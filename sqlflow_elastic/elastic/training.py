@@ -24,7 +24,7 @@ from sqlflow_elastic.elastic.settings import TrainSettings
 from sqlflow_elastic.elastic.snapshot import Snapshot
 from sqlflow_elastic.elastic.trainer import Trainer
 from sqlflow_elastic.errors import JobError
-from sqlflow_elastic.models.artifact import load_artifact, save_artifact
+from sqlflow_elastic.models.artifact import save_artifact
 from sqlflow_elastic.models.features.columns import ClassLabel, Column, Field, Label, NumberLabel
 from sqlflow_elastic.models.features.encoder import Encoder
 from sqlflow_elastic.models.features.inputs import FeatureInputs
@@ -79,7 +79,7 @@ def train(
         model = build_model(FeatureInputs(encoder))
         _check_outputs(model, label, statistics)
         if using:
-            load_artifact(run.folder.model).load_weights_into(model)
+            run.trained_model().load_weights_into(model)
         trainer = Trainer(
             model,
             gradients,
@@ -103,7 +103,7 @@ def train(
             "stopped_early": result.stopped_early,
             "samples_per_second": result.samples_per_second,
             "way": result.way,
-            "rows": snapshot.rows,
+            "rows": len(dataset),
             "parameters": model.count_params(),
             "seconds": time.monotonic() - begun,
             "versions": {
@@ -153,7 +153,7 @@ def _statistics(
 ) -> Statistics:
     """What the columns learn from the rows; a resumed job has it on disk, a continued model brings its own."""
     if using:
-        return load_artifact(run.folder.model).statistics
+        return run.trained_model().statistics
     if run.folder.statistics.exists():
         return Statistics.from_json(json.loads(run.folder.statistics.read_text(encoding="utf-8")))
     every = [column for group in columns.values() for column in group]

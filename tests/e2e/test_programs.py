@@ -89,6 +89,18 @@ def test_a_program_trains_predicts_and_evaluates_by_itself(tmp_path: Path) -> No
     assert 0 <= json.loads((tmp_path / "evaluated/output/summary.json").read_text())["metrics"]["accuracy"] <= 1
 
 
+def test_a_program_that_lacks_its_model_says_how_to_give_it(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/lacking.sqlite"
+    with sqlflow_elastic.connect(url) as session:
+        session.sql("CREATE TABLE t (a REAL, y INTEGER)")
+        session.sql("INSERT INTO t VALUES (1, 0), (2, 1)")
+        session.sql("SELECT * FROM t TO TRAIN LinearClassifier LABEL y INTO m")
+        program = compile_program(url, "SELECT a FROM t TO PREDICT p.y USING m", tmp_path / "predict.py")
+    ended = run_alone(program, url)
+    assert ended.returncode == 1
+    assert "error: this program starts from a trained model: give its file with --model\n" in ended.stderr
+
+
 def test_a_program_that_runs_again_reads_the_rows_again(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/again.sqlite"
     with sqlflow_elastic.connect(url) as session:
