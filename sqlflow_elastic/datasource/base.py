@@ -25,9 +25,9 @@ as time64[us], timestamps as timestamp[us] (zoned ones in UTC), bytes as binary,
 UUID, enum, interval, list …) arrive as string.
 
 - MySQL: a date with a zero in it ('0000-00-00') arrives as NULL; BIT and YEAR as integers; a TIMESTAMP as it is shown,
-  in the session's zone and without one.
-- PostgreSQL: a numeric without precision has no scale that a column could have, and arrives as float64; infinite dates
-  arrive as NULL.
+  in the session's zone and without one; a TIME that is a duration (negative, or of 24 hours and more) is an error.
+- PostgreSQL: a numeric without precision has no scale that a column could have, and arrives as float64; infinite dates,
+  and NaN in a numeric with precision, arrive as NULL.
 - SQLite declares no types: a column's type is that of its declaration if its values keep to it, else of its values.
   `probe` sees the first rows only, so there its types can differ from `query`'s.
 """

@@ -17,6 +17,8 @@ from sqlflow_elastic.errors import DataSourceError
 
 #: The "character set" of what has none.
 _BINARY = 63
+#: A TIME is a time of day or any duration from -838:59:59 to 838:59:59.
+_DURATION = r"^(-|2[4-9]|[3-9]\d|\d{3})"
 _FIXED = {
     FIELD_TYPE.FLOAT: pa.float32(),
     FIELD_TYPE.DOUBLE: pa.float64(),
@@ -74,7 +76,16 @@ class Column:
             texts = raw.cast(pa.string())
         except pa.ArrowInvalid:
             raise DataSourceError(f"column {self.field.name!r} holds text that is not UTF-8") from None
+        if types.is_time(self.field.type):
+            self._check_times(texts)
         return from_text(texts, self.field)
+
+    def _check_times(self, texts: pa.Array) -> None:
+        durations = texts.filter(pc.match_substring_regex(texts, _DURATION))
+        if durations:
+            name, value = self.field.name, durations[0]
+            message = f"column {name!r} holds {value}, a duration and no time of day; select TIME_TO_SEC({name})"
+            raise DataSourceError(message)
 
 
 def column_of(field: Any) -> Column:

@@ -77,25 +77,16 @@ def batch_from_csv(data: bytearray, longest: int, schema: pa.Schema) -> pa.Recor
 
     Raises: DataSourceError: a value is none of its column's type.
     """
-    names = [str(index) for index in range(len(schema))]  # a result may name two columns alike
     kinds = [kind if _parsed_by_csv(kind) else pa.string() for kind in schema.types]
     try:
-        table = csv.read_csv(
-            pa.BufferReader(data),
-            # Small blocks stay in the processor's cache, but each must hold a whole row.
-            csv.ReadOptions(column_names=names, use_threads=False, block_size=max(_BLOCK_BYTES, 2 * longest)),
-            csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
-            csv.ConvertOptions(
-                column_types=dict(zip(names, kinds, strict=True)),
-                null_values=[""],
-                true_values=["t"],
-                false_values=["f"],
-                strings_can_be_null=True,
-                quoted_strings_can_be_null=False,
-            ),
-        )
-    except pa.ArrowInvalid as error:
-        raise DataSourceError(f"a value cannot be read: {error}") from error
+        table = _parsed(data, longest, kinds)
+    except pa.ArrowInvalid:
+        # A decimal may be NaN.
+        texts = [pa.string() if types.is_decimal(kind) else kind for kind in kinds]
+        try:
+            table = _parsed(data, longest, texts)
+        except pa.ArrowInvalid as error:
+            raise DataSourceError(f"a value cannot be read: {error}") from error
     columns = [column.combine_chunks() for column in table.columns]
     return pa.record_batch(
         [
@@ -103,6 +94,24 @@ def batch_from_csv(data: bytearray, longest: int, schema: pa.Schema) -> pa.Recor
             for column, field in zip(columns, schema, strict=True)
         ],
         schema=schema,
+    )
+
+
+def _parsed(data: bytearray, longest: int, kinds: Sequence[pa.DataType]) -> pa.Table:
+    names = [str(index) for index in range(len(kinds))]  # a result may name two columns alike
+    return csv.read_csv(
+        pa.BufferReader(data),
+        # Small blocks stay in the processor's cache, but each must hold a whole row.
+        csv.ReadOptions(column_names=names, use_threads=False, block_size=max(_BLOCK_BYTES, 2 * longest)),
+        csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
+        csv.ConvertOptions(
+            column_types=dict(zip(names, kinds, strict=True)),
+            null_values=[""],
+            true_values=["t"],
+            false_values=["f"],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        ),
     )
 
 

@@ -114,6 +114,7 @@ TYPES: dict[str, list[Typed]] = {
         Typed("NUMERIC(10, 2)", "-12345678.90", pa.decimal128(10, 2), Decimal("-12345678.90")),
         Typed("NUMERIC(65, 30)", str(WIDE), pa.decimal256(65, 30), WIDE),
         Typed("NUMERIC", "1.25", pa.float64(), 1.25),
+        Typed("NUMERIC", "'-Infinity'", pa.float64(), float("-inf")),
         Typed("BOOLEAN", "false", pa.bool_(), False),
         Typed("TEXT", f"'{TEXT}'", pa.string(), SHOWN),
         Typed("TEXT", "''", pa.string(), ""),

@@ -43,6 +43,19 @@ def test_types_arrive_as_the_contract_says_and_nulls_as_null(kind: str, source: 
     assert read(source, "SELECT * FROM t", batch_rows=1) == table
 
 
+@pytest.mark.parametrize("kind", ["postgresql"], indirect=True)
+def test_a_decimals_nan_is_null(source: DataSource) -> None:
+    source.execute("CREATE TABLE t (d NUMERIC(5, 2), wide NUMERIC(60, 2), word TEXT, f FLOAT, n NUMERIC)")
+    source.execute("INSERT INTO t VALUES (1.5, 'NaN', 'NaN', 1, 1), ('NaN', 2.5, '', 'NaN', 'NaN')")
+    table = read(source, "SELECT * FROM t")
+    assert table.schema.types[:2] == [pa.decimal128(5, 2), pa.decimal256(60, 2)]
+    assert [float(value or 0) for value in table["d"].to_pylist()] == [1.5, 0]
+    assert [float(value or 0) for value in table["wide"].to_pylist()] == [0, 2.5]
+    assert (table["d"].null_count, table["wide"].null_count) == (1, 1)
+    assert table["word"].to_pylist() == ["NaN", ""]
+    assert [str(table[name].to_pylist()) for name in ("f", "n")] == ["[1.0, nan]"] * 2
+
+
 def test_empty_results_have_their_schema(kind: str, source: DataSource) -> None:
     columns = [column for column in TYPES[kind] if column.declaration and column.literal != "'many'"]
     names = [f"c{i}" for i in range(len(columns))]

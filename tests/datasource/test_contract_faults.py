@@ -153,6 +153,20 @@ def test_two_sources_of_one_database_in_two_threads(url: str, kind: str) -> None
     assert counts == [20_000] * 6
 
 
+@pytest.mark.parametrize("kind", ["mysql"], indirect=True)
+@pytest.mark.parametrize("value", ["-00:00:01", "24:00:00", "838:59:59.5", "-25:00:00"])
+def test_a_duration_is_told_to_be_no_time_of_day(source: DataSource, value: str) -> None:
+    source.execute("CREATE TABLE t (shift TIME(1))")
+    source.execute(f"INSERT INTO t VALUES ('23:59:59.9'), (NULL), ('{value}')")
+    with pytest.raises(DataSourceError) as caught:
+        read(source, "SELECT shift FROM t")
+    shown = value if "." in value else f"{value}.0"
+    assert str(caught.value) == (
+        f"column 'shift' holds {shown}, a duration and no time of day; select TIME_TO_SEC(shift)"
+    )
+    assert read(source, "SELECT TIME_TO_SEC(shift) AS s FROM t").num_rows == 3
+
+
 @pytest.mark.parametrize("kind", SERVERS)
 def test_no_password_shows(kind: str, source: DataSource, url: str) -> None:
     assert PASSWORD not in source.url + repr(source)
