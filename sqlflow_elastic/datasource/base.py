@@ -101,7 +101,8 @@ class DataSource(abc.ABC):
 
     @abc.abstractmethod
     def columns(self, table: tuple[str, ...]) -> pa.Schema | None:
-        """The columns of a table or view given by its unquoted name parts; None if there is none of that name."""
+        """The columns of a table or view given by its unquoted name parts; None if there is none of that name, which
+        may have more parts than the engine's names."""
 
     @abc.abstractmethod
     def mark(self, table: tuple[str, ...]) -> Mark | None:

@@ -50,6 +50,7 @@ class DuckDB(Engine[duckdb.DuckDBPyConnection]):
     dialect = "duckdb"
     # Errors in the middle of a stream come through Arrow, as OSError.
     driver_errors: ClassVar[tuple[type[Exception], ...]] = (duckdb.Error, OSError, pa.ArrowException)
+    name_parts = ("catalog", "schema", "table")
 
     def __init__(self, url: str) -> None:
         self._path, options = file_of(url)

@@ -61,6 +61,8 @@ class Engine(DataSource, Generic[Connection]):
     driver_errors: ClassVar[tuple[type[Exception], ...]]
     #: The character around a quoted name; doubled inside it.
     quote_character: ClassVar[str] = '"'
+    #: What a table's full name is made of; fewer parts are the last ones.
+    name_parts: ClassVar[tuple[str, ...]]
 
     def __init__(self, url: str) -> None:
         self.url = mask_url(url)
@@ -272,13 +274,23 @@ class Engine(DataSource, Generic[Connection]):
     def columns(self, table: tuple[str, ...]) -> pa.Schema | None:
         """See `DataSource.columns`."""
         try:
+            self._check_name(table)
             return self._table(f"SELECT * FROM {self.quote(table)} LIMIT 0").schema  # noqa: S608
         except MissingTable:
             return None
 
     def mark(self, table: tuple[str, ...]) -> Mark | None:
         """See `DataSource.mark`."""
-        return self._mark_of(self._comment(table))
+        try:
+            self._check_name(table)
+            return self._mark_of(self._comment(table))
+        except MissingTable:
+            return None
+
+    def _check_name(self, table: tuple[str, ...]) -> None:
+        if len(table) > len(self.name_parts):
+            parts = ".".join(self.name_parts)
+            raise MissingTable(f"a table's name has at most {len(self.name_parts)} parts here, {parts}")
 
     def _mark_of(self, comment: str | None) -> Mark | None:
         return next((mark for mark in Mark if mark.value == comment), None)
@@ -291,6 +303,7 @@ class Engine(DataSource, Generic[Connection]):
         self, table: tuple[str, ...], schema: pa.Schema, batches: Iterable[pa.RecordBatch], mark: Mark
     ) -> int:
         """See `DataSource.write_table`."""
+        self._check_name(table)
         self._check_replaceable(table)
         try:
             with self._statement() as running, self._translated(running):

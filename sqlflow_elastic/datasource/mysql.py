@@ -53,6 +53,7 @@ class MySQL(Engine["Connection"]):
     dialect = "mysql"
     driver_errors: ClassVar[tuple[type[Exception], ...]] = (pymysql.Error,)
     quote_character = "`"
+    name_parts = ("database", "table")
 
     def __init__(self, url: str) -> None:
         try:

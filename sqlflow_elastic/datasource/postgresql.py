@@ -45,7 +45,8 @@ logging.getLogger("psycopg").addHandler(logging.NullHandler())
 _COPIED = re.compile(
     r"(\s|--[^\n]*\n|/\*.*?\*/|\()*(select|with|values|table|insert|update|delete|merge)\b", re.IGNORECASE | re.DOTALL
 )
-_NO_SUCH_TABLE = (errors.UndefinedTable, errors.InvalidSchemaName)
+#: The last one: the name is of another database.
+_NO_SUCH_TABLE = (errors.UndefinedTable, errors.InvalidSchemaName, errors.FeatureNotSupported)
 _COPYING = {pq.ExecStatus.COPY_IN, pq.ExecStatus.COPY_OUT, pq.ExecStatus.COPY_BOTH}
 
 Connection = psycopg.Connection[tuple[object, ...]]
@@ -56,6 +57,7 @@ class PostgreSQL(Engine[Connection]):
 
     dialect = "postgres"
     driver_errors: ClassVar[tuple[type[Exception], ...]] = (psycopg.Error,)
+    name_parts = ("database", "schema", "table")
 
     def __init__(self, url: str) -> None:
         try:

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from sqlflow_elastic.datasource.arrow import regrouped
 from sqlflow_elastic.datasource.base import BATCH_ROWS, CONNECT_SECONDS, Mark, RowStream
-from sqlflow_elastic.datasource.engine import Engine, MissingTable
+from sqlflow_elastic.datasource.engine import Engine
 from sqlflow_elastic.datasource.sqlite_values import Spool, python_values, type_name
 from sqlflow_elastic.datasource.urls import file_of
 from sqlflow_elastic.errors import DataSourceError
@@ -39,6 +39,7 @@ class SQLite(Engine[sqlite3.Connection]):
     dialect = "sqlite"
     # Python 3.11 answers two statements in one text with a Warning.
     driver_errors: ClassVar[tuple[type[Exception], ...]] = (sqlite3.Error, sqlite3.Warning)
+    name_parts = ("database", "table")
 
     def __init__(self, url: str) -> None:
         path, options = file_of(url)
@@ -118,13 +119,10 @@ class SQLite(Engine[sqlite3.Connection]):
 
     def _comment(self, table: tuple[str, ...]) -> str | None:
         catalogue = self.quote((*table[:-1], "sqlite_master"))
-        try:
-            rows = self._rows(
-                f"SELECT sql FROM {catalogue} WHERE type = 'table'"  # noqa: S608
-                f" AND lower(name) = lower({self.literal(table[-1])})"
-            )
-        except MissingTable:
-            return None
+        rows = self._rows(
+            f"SELECT sql FROM {catalogue} WHERE type = 'table'"  # noqa: S608
+            f" AND lower(name) = lower({self.literal(table[-1])})"
+        )
         return _mark_in(rows[0]["sql"]) if rows else None
 
     def _comments(self) -> list[tuple[tuple[str, ...], str]]:

@@ -153,6 +153,23 @@ def test_two_sources_of_one_database_in_two_threads(url: str, kind: str) -> None
     assert counts == [20_000] * 6
 
 
+def test_no_table_has_a_name_of_more_parts_than_the_engines(kind: str, source: DataSource) -> None:
+    most, parts = {
+        "duckdb": (3, "catalog.schema.table"),
+        "sqlite": (2, "database.table"),
+        "mysql": (2, "database.table"),
+        "postgresql": (3, "database.schema.table"),
+    }[kind]
+    name = tuple("abcde")
+    for table in (name, name[: most + 1], name[:most]):
+        assert source.columns(table) is None
+        assert source.mark(table) is None
+        with pytest.raises(DataSourceError) as caught:
+            source.write_table(table, NUMBERS, [batch(1)], Mark.RESULT)
+        told = f"a table's name has at most {most} parts here, {parts}"
+        assert (str(caught.value) == told) == (len(table) > most)
+
+
 @pytest.mark.parametrize("kind", ["mysql"], indirect=True)
 @pytest.mark.parametrize("value", ["-00:00:01", "24:00:00", "838:59:59.5", "-25:00:00"])
 def test_a_duration_is_told_to_be_no_time_of_day(source: DataSource, value: str) -> None:

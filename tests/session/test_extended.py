@@ -254,6 +254,21 @@ def test_a_place_that_cannot_be_written_is_told_before_anything_is_read(session:
     assert session.tables() == tables
 
 
+def test_a_name_of_too_many_parts_is_told_at_its_place(session: Session, model: str) -> None:
+    for text in (
+        TRAIN.format(epochs=1, name="a.b.c.d"),
+        f"SELECT * FROM iris TO PREDICT a.b.c.d.species USING {model}",
+        f"SELECT * FROM iris TO EVALUATE {model} LABEL species INTO a.b.c.d",
+    ):
+        failed = last_of(session, text)
+        assert isinstance(failed, Failed)
+        assert isinstance(failed.error, CompileError)
+        assert failed.error.message == (
+            "the table 'a.b.c.d' cannot be written: a table's name has at most 3 parts here, catalog.schema.table"
+        )
+        assert text[failed.error.span.start :].startswith("a.b.c.d")
+
+
 def test_a_damaged_model_is_listed_as_one(session: Session) -> None:
     session.sql(f"{TRAIN.format(epochs=1, name='hurt')}; UPDATE hurt SET metadata = '' WHERE part = 0")
     rows = session.sql("SHOW MODELS").to_pylist()
