@@ -24,6 +24,7 @@ from sqlflow_elastic.models.features import (
     Sparse,
     WeightedCategory,
 )
+from sqlflow_elastic.models.features.columns import INITIALIZERS
 from sqlflow_elastic.models.zoo.declarations import Model
 
 DELIMITERS = {"COMMA": ",", "SEMICOLON": ";", "COLON": ":", "SPACE": " ", "TAB": "\t"}
@@ -244,6 +245,14 @@ def _lower_word(reader: ColumnReader, value: ast.Value) -> str:
     return _word(reader, value).lower()
 
 
+def _initializer(reader: ColumnReader, value: ast.Value) -> str:
+    word = _lower_word(reader, value)
+    if word not in INITIALIZERS:
+        hint = did_you_mean(word, INITIALIZERS) or f"there are {', '.join(sorted(INITIALIZERS))}"
+        raise reader.error(value, f"there is no initializer '{word}'", hint)
+    return word
+
+
 def _delimiter(reader: ColumnReader, value: ast.Value) -> str:
     """A delimiter as text or by name; empty text means the usual comma, as in SQLFlow programs."""
     word = _word(reader, value)
@@ -297,7 +306,7 @@ SIGNATURES: dict[str, Signature] = {
             _CATEGORY,
             Parameter("size", _integer),
             Parameter("combiner", _lower_word, required=False),
-            Parameter("initializer", _lower_word, required=False),
+            Parameter("initializer", _initializer, required=False),
         ),
     ),
 }
