@@ -122,14 +122,18 @@ class StorageError(SQLFlowError):
     """This machine does not take a file: a full disk, no permission, a folder that is none."""
 
     @classmethod
-    def of(cls, error: OSError, what: str) -> StorageError | None:
+    def of(cls, error: Exception, what: str) -> StorageError | None:
         """An error that is the machine's; None for one that may be a mistake in this package.
 
         Args:
-            error: what the operating system said.
+            error: what the operating system said, or a library that quotes it.
             what: what could not be done: "the job's folder /x cannot be written".
         """
-        return cls(f"{what}: {why(error)}") if error.errno in _REFUSALS else None
+        number = error.errno if isinstance(error, OSError) else None
+        reasons = [
+            os.strerror(refusal) for refusal in _REFUSALS if refusal == number or os.strerror(refusal) in str(error)
+        ]
+        return cls(f"{what}: {reasons[0]}") if reasons else None
 
 
 def why(error: OSError) -> str:

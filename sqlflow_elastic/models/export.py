@@ -11,6 +11,7 @@ import keras
 import tensorflow as tf
 from keras import ops
 
+from sqlflow_elastic.errors import StorageError
 from sqlflow_elastic.models.artifact import Artifact, load_artifact
 from sqlflow_elastic.models.features.columns import ClassLabel
 from sqlflow_elastic.models.features.inputs import FeatureInputs, ascii_name
@@ -58,10 +59,20 @@ def export(
 
     ``build_model`` is as for `load_artifact`.
 
-    Raises: ModelStoreError: the artifact is damaged, or its network cannot be built.
+    Raises: ModelStoreError: the artifact is damaged, or its network cannot be built. StorageError: a file cannot be
+    written.
     """
     artifact = load_artifact(artifact_path, build_model)
     model = raw_model(artifact)
+    try:
+        _write(artifact, model, directory)
+    except (OSError, tf.errors.OpError) as error:
+        if (refused := StorageError.of(error, "the exported model cannot be written")) is None:
+            raise
+        raise refused from error
+
+
+def _write(artifact: Artifact, model: keras.Model, directory: Path) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     keras_file = directory / "model.keras"
     try:

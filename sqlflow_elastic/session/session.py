@@ -16,13 +16,14 @@ from sqlflow_elastic import language
 from sqlflow_elastic.cluster import Cluster, LocalCluster
 from sqlflow_elastic.config import Config, load_config
 from sqlflow_elastic.datasource import DataSource, Mark, open_source
-from sqlflow_elastic.errors import CompileError, ParseError, SQLFlowError, StorageError, why
+from sqlflow_elastic.errors import CompileError, ParseError, SQLFlowError
 from sqlflow_elastic.events import Event, Failed, Result, Rows, StatementStarted
 from sqlflow_elastic.jobs import Job, job_folder
 from sqlflow_elastic.language import ast
 from sqlflow_elastic.models.store import load_model
 from sqlflow_elastic.session import catalog
 from sqlflow_elastic.session.background import Background
+from sqlflow_elastic.session.beside import beside
 from sqlflow_elastic.session.context import Context, Running
 from sqlflow_elastic.session.plain import run_plain
 
@@ -150,10 +151,10 @@ class Session:
 
         Args:
             model: its name, parts joined by dots.
-            directory: made if missing.
+            directory: made if missing; an earlier export there is replaced, or left if this one fails.
 
-        Raises: ModelStoreError: there is no such model. StorageError: the directory cannot be made. JobError: the
-        export failed.
+        Raises: ModelStoreError: there is no such model. StorageError: the directory cannot be written to. JobError:
+        the export failed.
         """
         from sqlflow_elastic.compiler import compile_export
 
@@ -164,13 +165,10 @@ class Session:
         with job_folder(self._context.jobs_folder) as folder:
             ask = self._context.database.ask
             ask(lambda: load_model(self.source, table, folder.model), None)
-            program = ask(lambda: compile_export(self.source, table, str(folder.model), str(directory)), None)
-            try:
-                directory.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise StorageError(f"{directory} cannot be written to: {why(error)}") from error
-            for _ in Job(folder, program, self._context.cluster, directory / "model.json", self._cancelled).events():
-                pass
+            with beside(directory, ("model.keras", "saved_model", "model.json")) as aside:
+                program = ask(lambda: compile_export(self.source, table, str(folder.model), str(aside)), None)
+                for _ in Job(folder, program, self._context.cluster, aside / "model.json", self._cancelled).events():
+                    pass
 
     def tables(self) -> list[str]:
         """Names of the tables and views, as `DataSource.tables` gives them; for completion, so of no more than seconds.

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import sqlflow_elastic
+from sqlflow_elastic.datasource import Mark
 from sqlflow_elastic.errors import StorageError
 
 TRAIN = "SELECT * FROM wide TO TRAIN LinearClassifier WITH train.epoch = 1 LABEL y INTO model"
@@ -53,3 +54,35 @@ def test_an_export_names_the_folder_that_cannot_be_made(tmp_path: Path) -> None:
         with pytest.raises(StorageError) as caught:
             session.export("model", file / "here")
         assert str(caught.value) == f"{file / 'here'} cannot be written to: Not a directory"
+
+
+def test_an_export_that_is_not_taken_leaves_what_was_there(tmp_path: Path) -> None:
+    earlier = tmp_path / "earlier"
+    with sqlflow_elastic.connect("duckdb://", work_dir=tmp_path / "jobs") as session:
+        session.sql("CREATE TABLE wide AS SELECT random() a, i % 2 y FROM range(100) t (i)")
+        session.sql(TRAIN)
+        session.export("model", earlier)
+        (earlier / "notes").touch()
+        session.export("model", earlier)
+        before = contents(earlier)
+        with sqlflow_elastic.connect("duckdb://", work_dir=tmp_path / "jobs") as small:
+            small.source.write_table(
+                ("model",),
+                session.sql("FROM model").schema,
+                session.sql("FROM model ORDER BY part").to_batches(),
+                Mark.MODEL,
+            )
+            with files_of_at_most(20_000):
+                small.warm_up()
+            for directory in (earlier, tmp_path / "new" / "folder"):
+                with pytest.raises(StorageError) as caught:
+                    small.export("model", directory)
+                assert str(caught.value) == "the exported model cannot be written: File too large"
+    assert contents(earlier) == before
+    assert {name.split("/")[0] for name in before} == {"model.json", "model.keras", "notes", "saved_model"}
+    assert not (tmp_path / "new").exists()
+    assert list((tmp_path / "jobs").iterdir()) == []
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
