@@ -11,6 +11,9 @@ import functools
 import re
 from dataclasses import dataclass
 
+# Possessive repeats are of single characters only: of groups, Python before 3.11.5 matches them wrongly or without end.
+# No pattern needs more, since what follows a group never lets it give anything back.
+
 # Letters and digits of names: ASCII, and what databases take beyond it, without the spaces and punctuation of Unicode.
 _LETTER = (
     "A-Za-z_\u00aa-\u1fff\u200c\u200d\u2070-\u2fff\u3005-\u3007\u3040-\ufefe\uff21-\uff3a\uff41-\uff5a\uff66-\uffef"
@@ -18,12 +21,12 @@ _LETTER = (
 )
 _WORD = rf"[{_LETTER}][{_LETTER}0-9$]*+"
 _PIECE = rf"[{_LETTER}0-9][{_LETTER}0-9$]*+"
-_BACKTICKED = r"`(?:[^`]++|``)*+`"
+_BACKTICKED = r"`(?:[^`]++|``)*`(?!`)"
 
 NAME = re.compile(_WORD)
 NUMBER = re.compile(r"[+-]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?")
 # At most so many dots before the first other joint, so that a long dotted name is not read again from each of its dots.
-IMAGE = re.compile(rf"{_PIECE}(?:\.{_PIECE}){{0,9}}+[/:@-]{_PIECE}(?:[./:@-]{_PIECE})*+")
+IMAGE = re.compile(rf"{_PIECE}(?:\.{_PIECE}){{0,9}}[/:@-]{_PIECE}(?:[./:@-]{_PIECE})*")
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,7 @@ def lexis_of(dialect: str) -> Lexis:
 def _quoted(quote: str, backslash: bool) -> str:
     escape = r"|\\[\s\S]" if backslash else ""
     plain = rf"[^{quote}\\]++" if backslash else f"[^{quote}]++"
-    return f"{quote}(?:{plain}{escape}|{quote}{quote})*+{quote}"
+    return f"{quote}(?:{plain}{escape}|{quote}{quote})*{quote}(?!{quote})"
 
 
 def _pattern(lexis: Lexis, clauses: bool) -> re.Pattern[str]:
@@ -119,7 +122,7 @@ def _pattern(lexis: Lexis, clauses: bool) -> re.Pattern[str]:
         groups["digits_name"] = [rf"[0-9][{_LETTER}0-9$]*+"]
     else:
         groups["word"] = [_WORD]
-        groups["number"] = [rf"\.?[0-9](?:[{_LETTER}0-9.]|(?<=[eE])[+-](?=[0-9]))*+"]
+        groups["number"] = [rf"\.?[0-9](?:[{_LETTER}0-9.]|(?<=[eE])[+-](?=[0-9]))*"]
     groups["other"] = [r"[\s\S]"]
     alternatives = "|".join(f"(?P<{kind}>{'|'.join(patterns)})" for kind, patterns in groups.items() if patterns)
-    return re.compile(f"(?:{'|'.join(space)})*+(?:{alternatives})?")
+    return re.compile(f"(?:{'|'.join(space)})*(?:{alternatives})?")
