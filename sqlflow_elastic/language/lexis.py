@@ -21,7 +21,7 @@ _LETTER = (
 )
 _WORD = rf"[{_LETTER}][{_LETTER}0-9$]*+"
 _PIECE = rf"[{_LETTER}0-9][{_LETTER}0-9$]*+"
-_BACKTICKED = r"`(?:[^`]++|``)*`(?!`)"
+_BACKTICKED = r"(?:`[^`]*+`)+"
 
 NAME = re.compile(_WORD)
 NUMBER = re.compile(r"[+-]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?")
@@ -80,9 +80,9 @@ def lexis_of(dialect: str) -> Lexis:
 
 
 def _quoted(quote: str, backslash: bool) -> str:
-    escape = r"|\\[\s\S]" if backslash else ""
-    plain = rf"[^{quote}\\]++" if backslash else f"[^{quote}]++"
-    return f"{quote}(?:{plain}{escape}|{quote}{quote})*{quote}(?!{quote})"
+    """A quoted text. One with doubled quotes in it is several of them without a gap, the last perhaps never closed."""
+    inside = rf"(?:[^{quote}\\]++|\\[\s\S])*" if backslash else f"[^{quote}]*+"
+    return f"(?:{quote}{inside}{quote})+"
 
 
 def _pattern(lexis: Lexis, clauses: bool) -> re.Pattern[str]:

@@ -61,6 +61,7 @@ _UNCLOSED = {
     "e": "string",
     "E": "string",
 }
+_QUOTED = {kind.value for kind in QUOTED}
 _COMMENT_EDGE = re.compile(r"/\*|\*/")
 
 
@@ -83,9 +84,13 @@ class Scanner:
             if match is None or (group := match.lastgroup) is None:
                 return Token(Kind.END, len(self.text), len(self.text), "")
             start, end = match.span(group)
-            if group != "unclosed":
-                return Token(_KINDS[group], start, end, self.text[start:end])
-            offset = self._skip_nested_comment(start, match.group(group))
+            if group == "unclosed":
+                offset = self._skip_nested_comment(start, match.group(group))
+                continue
+            quote = self.text[end - 1]
+            if group in _QUOTED and quote in "'\"`" and self.text.startswith(quote, end):
+                raise _unclosed(start, self.text[start : self.text.index(quote, start) + 1])
+            return Token(_KINDS[group], start, end, self.text[start:end])
 
     def _skip_nested_comment(self, start: int, opening: str) -> int:
         """The offset behind the nested comment at ``start``, or the mistake that this is not closed."""
@@ -95,9 +100,13 @@ class Scanner:
                 depth += 1 if edge.group() == "/*" else -1
                 if depth == 0:
                     return edge.end()
-        raise Mistake(
-            f"this {_UNCLOSED[opening[0]]} is never closed",
-            Span(start, start + len(opening)),
-            f"{opening} opens it",
-            unfinished=True,
-        )
+        raise _unclosed(start, opening)
+
+
+def _unclosed(start: int, opening: str) -> Mistake:
+    return Mistake(
+        f"this {_UNCLOSED[opening[0]]} is never closed",
+        Span(start, start + len(opening)),
+        f"{opening} opens it",
+        unfinished=True,
+    )
