@@ -80,13 +80,13 @@ def test_is_complete(text: str, complete: bool) -> None:
 
 
 def seconds(text: str) -> float:
-    """The time to parse a text, or to find out that it is none; the better of two."""
+    """The processor's time to parse a text, or to find out that it is none; the better of two."""
     times = []
     for _ in range(2):
-        start = time.perf_counter()
+        start = time.process_time()
         with contextlib.suppress(ParseError):
             parse(text)
-        times.append(time.perf_counter() - start)
+        times.append(time.process_time() - start)
     return min(times)
 
 
@@ -127,10 +127,10 @@ def test_time_is_linear(kind: str) -> None:
     size = 500
     while (once := seconds(build(size))) < 0.05:
         size *= 2
-    ratios = [seconds(build(size * 2)) / once]
-    while ratios[-1] > 2.6 and len(ratios) < 4:  # another process may have had the processor
-        ratios.append(seconds(build(size * 2)) / seconds(build(size)))
-    assert min(ratios) < 2.6, ratios
+    ratios = [seconds(build(size * 4)) / once]
+    while ratios[-1] > 6.7 and len(ratios) < 4:  # caches and the collector are not the parser's
+        ratios.append(seconds(build(size * 4)) / seconds(build(size)))
+    assert min(ratios) < 6.7, ratios  # as if twice the text took 2.6 times as long
 
 
 def test_a_long_program() -> None:
