@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import errno
 import os
+import unicodedata
 from dataclasses import dataclass
 
 #: A longer line of a program is shown only around the place of its mistake, in so many characters.
@@ -93,8 +94,6 @@ def _around(line: str, place: int) -> tuple[str, int]:
 
 def _pad(character: str) -> str:
     """Spaces as wide as the character in a terminal: East Asian wide ones take two cells."""
-    import unicodedata
-
     return "  " if unicodedata.east_asian_width(character) in "WF" else " "
 
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sqlflow_elastic.elastic.snapshot import MANIFEST
+
 #: Environment variable: the job's folder. A program without it runs alone, in a folder of its own beside it.
 JOB_VARIABLE = "SQLFLOW_ELASTIC_JOB"
 
@@ -87,7 +89,7 @@ class JobFolder:
     @property
     def finished(self) -> bool:
         """Whether the job's result is there."""
-        return self.summary.exists() or (self.predictions / "manifest.json").exists()
+        return self.summary.exists() or (self.predictions / MANIFEST).exists()
 
     def clear(self) -> None:
         """Forget rows, checkpoints and result, so that a program that is run again does all of it again."""

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from sqlflow_elastic import events
 from sqlflow_elastic.elastic.folder import EVENTS_VARIABLE, JOB_VARIABLE, JobFolder
-from sqlflow_elastic.elastic.snapshot import Snapshot
+from sqlflow_elastic.elastic.snapshot import MANIFEST, Snapshot
 from sqlflow_elastic.errors import DataError, JobCancelled, ModelStoreError, SQLFlowError, StorageError
 from sqlflow_elastic.models.artifact import Artifact, load_artifact
 
@@ -72,7 +72,7 @@ class Run:
 
     def rows(self, source: RowSource, path: Path) -> Snapshot:
         """The snapshot at ``path``; a program that runs alone reads it from its source if it is not there."""
-        if JOB_VARIABLE in os.environ or (path / "manifest.json").exists():
+        if JOB_VARIABLE in os.environ or (path / MANIFEST).exists():
             return Snapshot.open(str(path))
         return source.snapshot(str(path), lambda done: self.progress("reading", done, None))
 

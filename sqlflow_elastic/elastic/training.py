@@ -70,7 +70,8 @@ def train(
         begun = time.monotonic()
         keras.utils.set_random_seed(settings.seed)
         snapshot = run.rows(rows, run.folder.snapshot)
-        statistics = _statistics(run, snapshot, fields, columns, label, using)
+        continued = run.trained_model() if using else None
+        statistics = continued.statistics if continued else _statistics(run, snapshot, fields, columns, label)
         encoder = Encoder(columns, fields, statistics, label)
         dataset, held_out = encode_snapshot(run, snapshot, encoder, run.folder.encoded, settings)
         if validation is not None:
@@ -78,8 +79,8 @@ def train(
             held_out, _ = encode_snapshot(run, chosen, encoder, run.folder.encoded_validation)
         model = build_model(FeatureInputs(encoder))
         _check_outputs(model, label, statistics)
-        if using:
-            run.trained_model().load_weights_into(model)
+        if continued:
+            continued.load_weights_into(model)
         trainer = Trainer(
             model,
             gradients,
@@ -149,11 +150,8 @@ def _statistics(
     fields: Sequence[Field],
     columns: Mapping[str, Sequence[Column]],
     label: Label | None,
-    using: bool,
 ) -> Statistics:
-    """What the columns learn from the rows; a resumed job has it on disk, a continued model brings its own."""
-    if using:
-        return run.trained_model().statistics
+    """What the columns learn from the rows; a resumed job has it on disk."""
     if run.folder.statistics.exists():
         return Statistics.from_json(json.loads(run.folder.statistics.read_text(encoding="utf-8")))
     every = [column for group in columns.values() for column in group]
