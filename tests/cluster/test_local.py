@@ -123,7 +123,7 @@ def test_threads_are_joined_and_exit_functions_called(runner: Runner) -> None:
         go_on = threading.Event()
         def late(word):
             go_on.wait()
-            print(word)
+            print(word + "\\n", end="")  # in one write: the other thread must not come in between
         threading.Thread(target=late, args=["thread"]).start()
         pool = concurrent.futures.ThreadPoolExecutor(1)
         pool.submit(late, "executor")
