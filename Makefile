@@ -9,7 +9,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
-SERVERS := mariadb-server mariadb-client postgresql
+SERVERS := mariadb-server mariadb-client postgresql etcd-server
 READY := $(VENV)/.ready
 PYTEST_WORKERS ?= 2
 
