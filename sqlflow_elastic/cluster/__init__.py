@@ -1,6 +1,27 @@
 """Where a job's processes run. `base` is the contract; `local` forks them on this machine."""
 
-from sqlflow_elastic.cluster.base import Cluster, Process, ProcessSpec
+from sqlflow_elastic.cluster.base import (
+    CLUSTER_VARIABLE,
+    AlreadyStarted,
+    Cluster,
+    Phase,
+    Process,
+    ProcessSpec,
+    Role,
+    Status,
+    Watch,
+)
 from sqlflow_elastic.cluster.local import LocalCluster
 
-__all__ = ["Cluster", "LocalCluster", "Process", "ProcessSpec"]
+__all__ = [
+    "CLUSTER_VARIABLE",
+    "AlreadyStarted",
+    "Cluster",
+    "LocalCluster",
+    "Phase",
+    "Process",
+    "ProcessSpec",
+    "Role",
+    "Status",
+    "Watch",
+]
