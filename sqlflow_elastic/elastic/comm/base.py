@@ -55,7 +55,7 @@ class WorldBroken(Exception):  # noqa: N818 - not an error of this process: it h
 
 
 class WireDtype(enum.StrEnum):
-    """In what dtype floats travel; sums stay in the buffer's. One that is no narrower than the buffer's has no effect."""
+    """In what dtype floats travel; sums stay in the buffer's. One no narrower than the buffer's has no effect."""
 
     FLOAT32 = "float32"
     BFLOAT16 = "bfloat16"

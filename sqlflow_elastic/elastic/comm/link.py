@@ -88,9 +88,14 @@ class Link:
                         connection.shutdown(socket.SHUT_RDWR)
 
     @property
-    def ended(self) -> WorldBroken | None:
-        """What it has ended with; None while it lives."""
-        return self._ended
+    def has_ended(self) -> bool:
+        """Whether `end` was called."""
+        return self._ended is not None
+
+    def check(self) -> None:
+        """Raises: WorldBroken: it has ended, with this."""
+        if self._ended is not None:
+            raise WorldBroken(self._ended.reason, self._ended.suspect)
 
     def close(self) -> None:
         """Free the sockets of a link that has ended. Only by the thread that uses them, or when none does."""

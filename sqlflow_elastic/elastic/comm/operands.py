@@ -16,13 +16,10 @@ _DTYPES = frozenset({np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.int
 def check_sum(buffer: NDArray[Any], exact: int) -> None:
     """Whether `Communicator.allreduce` takes it. Raises: TypeError, ValueError."""
     if not isinstance(buffer, np.ndarray) or buffer.dtype not in _DTYPES:
-        raise TypeError(
-            f"a buffer of float32, float64 or int64 is wanted, not {getattr(buffer, 'dtype', type(buffer))}"
-        )
+        given = getattr(buffer, "dtype", type(buffer))
+        raise TypeError(f"a buffer of float32, float64 or int64 is wanted, not {given}")
     if buffer.ndim != 1 or not buffer.flags.c_contiguous or not buffer.flags.writeable:
-        raise ValueError(
-            f"a contiguous, writable vector is wanted, not shape {buffer.shape}, {buffer.strides} bytes apart"
-        )
+        raise ValueError(f"a contiguous, writable vector is wanted, not one of shape {buffer.shape}")
     if not 0 <= exact <= len(buffer):
         raise ValueError(f"the last {exact} of {len(buffer)} elements cannot be exact")
 

@@ -5,8 +5,8 @@ the sum on, so that chunk c is complete at member c - 1; on the second way the c
 chunk travels in segments, and a segment is passed on as soon as it is added: the whole is one stream in and one stream
 out, the second a chunk behind the first. Each member sends 2 (n - 1) / n of the buffer.
 
-A small one goes around once, whole: everybody gets everybody's buffer and adds them up in the order of ranks. That takes
-half as many hops.
+A small one goes around once, whole: everybody gets everybody's buffer and adds them up in the order of ranks. That
+takes half as many hops.
 
 Each operation begins with a header (`Header`), so that members that are not in the same one find out.
 """
@@ -71,7 +71,7 @@ class Ring(Communicator):
         operands.check_sum(buffer, exact)
         narrow = wire_dtype(self._wire, buffer.dtype)
         with self._operation():
-            if narrow is buffer.dtype or not exact:
+            if narrow == buffer.dtype or not exact:
                 self._sum(buffer, narrow)
             else:
                 self._sum(buffer[: len(buffer) - exact], narrow)
@@ -123,7 +123,7 @@ class Ring(Communicator):
 
     def _free(self) -> None:
         """Free an ended link if no operation uses it: each operation comes here at its end, when others may use it."""
-        if self._link.ended and self._in_use.acquire(blocking=False):
+        if self._link.has_ended and self._in_use.acquire(blocking=False):
             try:
                 self._link.close()
             finally:
@@ -135,8 +135,7 @@ class Ring(Communicator):
         if not self._in_use.acquire(blocking=False):
             raise RuntimeError("a communicator is used by one thread at a time")
         try:
-            if ended := self._link.ended:
-                raise WorldBroken(ended.reason, ended.suspect)
+            self._link.check()
             self._operations += 1
             yield
         except WorldBroken as broken:
@@ -180,8 +179,8 @@ class Ring(Communicator):
         pieces = -(-buffer.nbytes // (size * SEGMENT_BYTES))
         length = len(buffer)
         # What travels: the buffer itself, or its rounded copy.
-        travels = buffer if narrow is buffer.dtype else self._mirror_of(length, narrow)
-        incoming = self._scratch_bytes(SEGMENT_BYTES + 64).view(np.uint8)
+        travels = buffer if narrow == buffer.dtype else self._mirror_of(length, narrow)
+        incoming = self._scratch_bytes(SEGMENT_BYTES + 64)
 
         def segment(chunk: int, piece: int) -> slice:
             begin, end = length * chunk // size, length * (chunk + 1) // size
