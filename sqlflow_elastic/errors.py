@@ -11,6 +11,7 @@ bug of ours and keeps its traceback.
     ├── DataError              a value in the data is wrong (text in a number column, a NULL label, …)
     ├── ModelStoreError        a stored model is missing, damaged or not a model
     ├── StorageError           this machine does not take a file: a full disk, no permission
+    ├── StoreUnavailable       the state of the jobs cannot be read or written
     └── JobError               a job ended without its result
         └── JobCancelled       … because somebody asked for that
 """
@@ -133,6 +134,10 @@ class StorageError(SQLFlowError):
             os.strerror(refusal) for refusal in _REFUSALS if refusal == number or os.strerror(refusal) in str(error)
         ]
         return cls(f"{what}: {reasons[0]}") if reasons else None
+
+
+class StoreUnavailable(SQLFlowError):  # noqa: N818 - it may be there again in a moment
+    """The state store cannot be opened, reached or written. Never holds a password or a value of the store."""
 
 
 def why(error: OSError) -> str:
