@@ -265,9 +265,13 @@ class Commit:
 
 @dataclass(frozen=True)
 class Release:
-    """This worker makes the job no faster, or is one too many: leave between two steps and end."""
+    """This worker leaves, makes the job no faster, or is one too many: leave between two steps and end.
+
+    ``checkpoint``: write one before, because nobody goes on with the state.
+    """
 
     reason: str
+    checkpoint: bool = False
 
 
 @dataclass(frozen=True)
