@@ -12,6 +12,9 @@ from typing import Any
 from sqlflow_elastic.compiler.bind import Rows
 from sqlflow_elastic.compiler.network import ChosenOptimizer, Network
 from sqlflow_elastic.compiler.plan import Features
+from sqlflow_elastic.compiler.sizes import bytes_text, count
+from sqlflow_elastic.compiler.strategy import Table, strategy
+from sqlflow_elastic.jobs.request import JobRequest
 from sqlflow_elastic.models.features import (
     Bucket,
     CategoryHash,
@@ -39,27 +42,35 @@ _FLOAT = 4
 
 @dataclass(frozen=True)
 class _Layer:
-    """A layer with weights: of the network's input ``group`` (``dnn``, ``linear``), for its optimizer."""
+    """A layer with weights, its optimizer's group, and the embedding table that it is, if it is one."""
 
     name: str
     shape: str
     weights: int
     optimizer: str
     trained: bool = True
+    table: Table | None = None
 
 
 def explain(
-    model: Model, features: Features, network: Network, rows: Rows, settings: Mapping[str, Any], notes: Sequence[str]
+    model: Model,
+    features: Features,
+    network: Network,
+    rows: Rows,
+    settings: Mapping[str, Any],
+    attributes: Mapping[str, Any],
+    request: JobRequest,
+    notes: Sequence[str],
 ) -> Explanation:
     """The rows of the explanation: part, item, detail."""
     sizes = _Sizes(features, rows)
     about = "" if rows.complete else "about "
     answer: Explanation = [("model", model.name, model.help)]
     for name, columns in features.columns.items():
-        answer += [(name, repr(column), _count(sizes.width(column), "number") + " a row") for column in columns]
+        answer += [(name, repr(column), count(sizes.width(column), "number") + " a row") for column in columns]
     answer.append(("label", repr(features.label), _label_text(features)))
     layers = _layers(features, network, sizes)
-    answer += [("layer", layer.name, f"{layer.shape}: {about}{_count(layer.weights, 'weight')}") for layer in layers]
+    answer += [("layer", layer.name, f"{layer.shape}: {about}{count(layer.weights, 'weight')}") for layer in layers]
     if network.family is Family.CUSTOM:
         answer.append(("layer", model.name, "a user's model: its weights are known when it is built"))
     answer += _size_rows(layers, network, about)
@@ -68,7 +79,10 @@ def explain(
         answer.append(("optimizer", group, f"{chosen.name}({arguments})"))
     answer.append(("loss", network.loss, f"over {network.output.value}"))
     answer += _data_rows(rows, settings)
-    answer.append(("strategy", "one process", "this machine trains with one worker: nothing has to be exchanged"))
+    custom = network.family is Family.CUSTOM
+    dense = None if custom else sum(layer.weights for layer in layers if layer.table is None)
+    tables = [layer.table for layer in layers if layer.table is not None]
+    answer += strategy(request, attributes, dense, tables, about)
     answer += [("note", "", note) for note in notes]
     return answer
 
@@ -137,7 +151,9 @@ def _layers(features: Features, network: Network, sizes: _Sizes) -> list[_Layer]
             plain = resolve(column, sizes.kinds)
             if isinstance(plain, Embedding):
                 ids = sizes.ids(plain.category)
-                layers.append(_Layer(repr(column), f"{ids:,} ids x {plain.size}", ids * plain.size, optimizer))
+                table = Table(repr(column), ids, plain.size)
+                shape = f"{ids:,} ids x {plain.size}"
+                layers.append(_Layer(table.name, shape, ids * plain.size, optimizer, table=table))
     if network.family in (Family.LINEAR, Family.WIDE_DEEP):
         layers.append(_dense("outputs", widths[network.inputs[0]], network.outputs, next(iter(network.optimizers))))
     if network.family in (Family.DNN, Family.WIDE_DEEP):
@@ -167,8 +183,8 @@ def _size_rows(layers: Sequence[_Layer], network: Network, about: str) -> Explan
     weights = sum(layer.weights for layer in layers)
     slots = sum(layer.weights * _slots(network.optimizers[layer.optimizer]) for layer in layers if layer.trained)
     return [
-        ("size", "weights", f"{about}{_count(weights, 'weight')}, {_bytes(_FLOAT * weights)}"),
-        ("size", "with optimizer", f"{about}{_bytes(_FLOAT * (weights + slots))}"),
+        ("size", "weights", f"{about}{count(weights, 'weight')}, {bytes_text(_FLOAT * weights)}"),
+        ("size", "with optimizer", f"{about}{bytes_text(_FLOAT * (weights + slots))}"),
     ]
 
 
@@ -186,21 +202,9 @@ def _data_rows(rows: Rows, settings: Mapping[str, Any]) -> Explanation:
     count = rows.sample.num_rows
     held_out = round(count * settings.get("validation_fraction", 0.0))
     steps = -(-(count - held_out) // batch_size)
-    epochs = f"{settings['epochs']}, each of {_count(steps, 'step')} in batches of {batch_size}"
+    epochs = f"{settings['epochs']}, each of {count(steps, 'step')} in batches of {batch_size}"
     most = settings.get("max_steps")
     return [
         ("data", "rows", f"{count:,}" + (f", {held_out:,} of them for validation" if held_out else "")),
-        ("data", "epochs", epochs + (f"; at most {_count(most, 'step')} in all" if most else "")),
+        ("data", "epochs", epochs + (f"; at most {count(most, 'step')} in all" if most else "")),
     ]
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}" + ("" if number == 1 else "s")
-
-
-def _bytes(size: float) -> str:
-    for unit in ("B", "kB", "MB", "GB"):
-        if size < 1000:
-            return f"{size:.3g} {unit}"
-        size /= 1000
-    return f"{size:.3g} TB"

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from sqlflow_elastic.jobs.request import JobRequest
 from sqlflow_elastic.models.features import Column, Field, Label
 
 
@@ -17,15 +18,17 @@ class Plan:
 
     Attributes:
         program: the text of the Python program.
+        request: what is asked of the job.
         select: the SELECT whose rows the job reads.
         validation_select: the SELECT of the rows to validate on, if there is one.
         using: name parts of the trained model's table to load into the job's folder, if there is one.
         into: name parts of the table that the result goes to; empty where none was asked for.
-        attributes: the WITH clause as checked, by name, with those that have no effect on one machine.
+        attributes: the WITH clause as checked, by name, with those that have no effect yet.
         notes: sentences for the user.
     """
 
     program: str
+    request: JobRequest
     select: str
     validation_select: str | None
     using: tuple[str, ...] | None

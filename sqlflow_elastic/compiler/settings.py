@@ -20,6 +20,7 @@ _DIRECT = {
     "train.checkpoint_secs": "checkpoint_secs",
     "train.save_checkpoints_steps": "checkpoint_steps",
     "train.verbose": "verbose",
+    "train.wire_dtype": "wire_dtype",
 }
 
 
@@ -63,7 +64,7 @@ def default_epochs(rows: Rows, batch_size: int) -> int:
 def without_effect(attributes: Attributes) -> list[str]:
     """Sentences about the given attributes that change nothing here; they are checked and kept all the same."""
     sentences = []
-    for effect, where in ((Effect.CLUSTER, "on one machine"), (Effect.OTHER_MODELS, "on this model")):
+    for effect, where in ((Effect.CLUSTER, "yet"), (Effect.OTHER_MODELS, "on this model")):
         declared = [attribute.name for attribute in (*TRAIN, *VALIDATION) if attribute.effect is effect]
         given = [name for name in declared if name in attributes.values]
         if given:

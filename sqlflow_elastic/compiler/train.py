@@ -17,6 +17,7 @@ from sqlflow_elastic.compiler.network import network_of
 from sqlflow_elastic.compiler.plan import Features, TrainPlan
 from sqlflow_elastic.compiler.program_text import ProgramText, listing
 from sqlflow_elastic.compiler.render import render_train
+from sqlflow_elastic.compiler.request import few_rows, train_request
 from sqlflow_elastic.compiler.settings import class_weight, train_settings, without_effect
 from sqlflow_elastic.compiler.stored import Trained, check_features, check_into, load_trained
 from sqlflow_elastic.datasource.base import DataSource, Mark
@@ -54,10 +55,12 @@ def compile_train(program: ProgramText, statement: ast.Train, source: DataSource
     settings = train_settings(attributes, rows)
     metrics = chosen_metrics(attributes, network.output)
     validation = _validation(attributes, features, source)
-    notes = (*reader.notes, *without_effect(attributes))
+    text = program.text[statement.span.start : statement.span.end]
+    request = train_request(attributes, statement.into.text, text, settings["batch_size"])
+    notes = (*reader.notes, *few_rows(attributes.values, settings["batch_size"]), *without_effect(attributes))
     return TrainPlan(
         program=render_train(
-            program.text[statement.span.start : statement.span.end],
+            text,
             name=statement.into.text,
             estimator=model.name,
             select=rows.select,
@@ -69,6 +72,7 @@ def compile_train(program: ProgramText, statement: ast.Train, source: DataSource
             class_weight=class_weight(attributes, label),
             using=trained is not None,
         ),
+        request=request,
         select=rows.select,
         validation_select=validation,
         using=None if statement.using is None else statement.using.parts,
@@ -79,7 +83,7 @@ def compile_train(program: ProgramText, statement: ast.Train, source: DataSource
         features=features,
         settings=settings,
         metrics=metrics,
-        explanation=explain(model, features, network, rows, settings, notes),
+        explanation=explain(model, features, network, rows, settings, attributes.values, request, notes),
     )
 
 

@@ -10,10 +10,12 @@ from sqlflow_elastic.compiler.network import user_arguments
 from sqlflow_elastic.compiler.plan import EvaluatePlan, Features, PredictPlan
 from sqlflow_elastic.compiler.program_text import ProgramText, listing
 from sqlflow_elastic.compiler.render import UserNetwork, render_evaluate, render_export, render_predict
+from sqlflow_elastic.compiler.request import use_request
 from sqlflow_elastic.compiler.stored import Trained, check_features, check_into, features_of, load_trained
 from sqlflow_elastic.compiler.user_models import NotAModelError, find_user_model
 from sqlflow_elastic.datasource.base import DataSource, Mark
 from sqlflow_elastic.errors import ModelStoreError
+from sqlflow_elastic.jobs.request import JobKind
 from sqlflow_elastic.language import ast
 from sqlflow_elastic.models.store import load_metadata
 from sqlflow_elastic.models.zoo.attributes import EVALUATE, PREDICT
@@ -38,15 +40,17 @@ def compile_predict(program: ProgramText, statement: ast.Predict, source: DataSo
         message = f"'{target}' is a feature of the model '{trained.name.text}': predictions cannot take its place"
         raise program.error(statement.target.span, message, "give the predictions a column of their own")
     _check_table(program, statement, rows, source)
+    text = program.text[statement.span.start : statement.span.end]
     return PredictPlan(
         program=render_predict(
-            program.text[statement.span.start : statement.span.end],
+            text,
             name=trained.name.text,
             select=rows.select,
             target=target,
             batch_size=attributes.values.get("predict.batch_size", BATCH_SIZE),
             user=_user(program, trained),
         ),
+        request=use_request(attributes, JobKind.PREDICT, ".".join(into), text),
         select=rows.select,
         validation_select=None,
         using=statement.using.parts,
@@ -74,15 +78,17 @@ def compile_evaluate(program: ProgramText, statement: ast.Evaluate, source: Data
     label = field_at(program, rows, name, span)
     LabelReader(program, rows, source, label, span).known(learned)
     metrics = chosen_metrics(attributes, output_of(learned))
+    text = program.text[statement.span.start : statement.span.end]
     return EvaluatePlan(
         program=render_evaluate(
-            program.text[statement.span.start : statement.span.end],
+            text,
             name=trained.name.text,
             select=rows.select,
             label=label,
             metrics=metrics,
             user=_user(program, trained),
         ),
+        request=use_request(attributes, JobKind.EVALUATE, statement.model.text, text),
         select=rows.select,
         validation_select=None,
         using=statement.model.parts,

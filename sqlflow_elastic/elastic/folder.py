@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -47,9 +48,48 @@ class JobFolder:
         return self.path / "model.artifact"
 
     @property
+    def lock(self) -> Path:
+        """A file that the job's session holds locked while it lives."""
+        return self.path / "lock"
+
+    @property
+    def token(self) -> Path:
+        """The job's secret, by which its processes know each other; the owner's only."""
+        return self.path / "token"
+
+    @property
+    def state(self) -> Path:
+        """The embedded state store: what is asked of the job, and how it stands."""
+        return self.path / "state.db"
+
+    @property
+    def logs(self) -> Path:
+        """What the job's processes printed, a file each."""
+        return self.path / "logs"
+
+    def log_of(self, name: str) -> Path:
+        """What the process of a name printed."""
+        return self.logs / f"{name}.log"
+
+    @property
     def log(self) -> Path:
-        """What the job's process printed."""
-        return self.path / "log"
+        """What the process of a job without master printed."""
+        return self.log_of("main")
+
+    @property
+    def events(self) -> Path:
+        """What the job told, as `events.to_json` writes it, one a line, each with the Unix time ``at`` besides."""
+        return self.path / "events.jsonl"
+
+    @property
+    def timeline(self) -> Path:
+        """What its processes did when, for a viewer such as Perfetto."""
+        return self.path / "timeline.json"
+
+    @property
+    def tensorboard(self) -> Path:
+        """Losses, metrics and speed over steps, for TensorBoard."""
+        return self.path / "tensorboard"
 
     @property
     def encoded(self) -> Path:
@@ -91,6 +131,18 @@ class JobFolder:
         """Whether the job's result is there."""
         return self.summary.exists() or (self.predictions / MANIFEST).exists()
 
+    def shrink(self) -> None:
+        """Remove what a job that has ended needs no more: all but its program, its state, its logs and what it told."""
+        kept = {self.program, self.lock, self.logs, self.events, self.timeline, self.tensorboard}
+        for path in self.path.iterdir():
+            if path in kept or path.name.startswith(self.state.name):  # SQLite has files beside its file
+                continue
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                with contextlib.suppress(OSError):
+                    path.unlink()
+
     def clear(self) -> None:
         """Forget rows, checkpoints and result, so that a program that is run again does all of it again."""
         for path in (self.snapshot, self.validation, self.encoded, self.encoded_validation, self.checkpoints):
@@ -100,12 +152,17 @@ class JobFolder:
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Write JSON whole or not at all: aside, synced, then renamed into place."""
+    """Write JSON whole or not at all."""
+    write_text(path, json.dumps(value, ensure_ascii=False, indent=1))
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file for its owner only, whole or not at all: aside, synced, then renamed into place."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, aside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            json.dump(value, file, ensure_ascii=False, indent=1)
+            file.write(text)
             file.flush()
             os.fsync(file.fileno())
         Path(aside).replace(path)

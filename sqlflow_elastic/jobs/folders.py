@@ -1,4 +1,4 @@
-"""The folders of jobs: made new, removed when the job is done, kept for a while when it failed."""
+"""The folders of jobs: made new, made small when the job has ended, kept for a while."""
 
 from __future__ import annotations
 
@@ -7,84 +7,107 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from sqlflow_elastic.elastic.folder import JobFolder
-from sqlflow_elastic.errors import JobCancelled, JobError, SQLFlowError, StorageError, why
+from sqlflow_elastic.errors import StorageError, why
 
-#: How many folders of failed jobs stay.
+#: How many folders of jobs that have ended stay.
 KEEP = 20
-
-_LOCK = "lock"  # held while the job's session lives
 
 
 @contextmanager
-def job_folder(root: Path) -> Iterator[JobFolder]:
-    """A new, empty folder ``root/j-DATE-TIME-xxxx`` for one job, readable by its owner only.
+def job_folder(root: Path, forgotten: Callable[[str], None] = lambda job: None) -> Iterator[JobFolder]:
+    """A new folder ``root/j-DATE-TIME-xxxx`` for one job, with an empty one for its logs, for its owner only.
 
-    It is removed at the end, unless the job failed in a way that somebody may want to look into: a `JobError` or a bug.
-    Older folders kept like that go when there are more than `KEEP`.
+    It stays when the job ends, in whatever way, without what is bulky: see `JobFolder.shrink`. The oldest ones go when
+    there are more than `KEEP`; ``forgotten`` is called with the name of each.
 
     Raises: StorageError: it cannot be made, or the machine did not take what was written into it.
     """
     try:
         root.mkdir(parents=True, exist_ok=True)
-        _prune(root)
-        path = _make(root)
-        lock = _lock(path)
+        _prune(root, forgotten)
+        folder, lock = _make(root)
     except OSError as error:
         message = f"the jobs' folder {root} cannot be used: {why(error)}; the setting work_dir names another"
         raise StorageError(message) from error
     try:
-        yield JobFolder(path)
-    except SQLFlowError as error:
-        if isinstance(error, JobCancelled) or not isinstance(error, JobError):
-            shutil.rmtree(path)
-        raise
+        yield folder
     except OSError as error:
-        if (refused := StorageError.of(error, f"the job's folder {path} cannot be written")) is None:
+        if (refused := StorageError.of(error, f"the job's folder {folder.path} cannot be written")) is None:
             raise
-        shutil.rmtree(path)
         raise refused from error
-    except (KeyboardInterrupt, GeneratorExit):
-        shutil.rmtree(path)
-        raise
-    else:
-        shutil.rmtree(path)
     finally:
-        if lock is not None:
-            os.close(lock)
+        folder.shrink()
+        os.close(lock)
 
 
-def _make(root: Path) -> Path:
+def job_folders(root: Path) -> list[JobFolder]:
+    """The folders there are, newest first. Raises: StorageError: the root cannot be read."""
+    try:
+        return [JobFolder(path) for path in _oldest_first(root)[::-1]]
+    except OSError as error:
+        raise StorageError(f"the jobs' folder {root} cannot be read: {why(error)}") from error
+
+
+def in_use(folder: JobFolder) -> bool:
+    """Whether the job's session lives."""
+    try:
+        lock = _lock(folder, fcntl.LOCK_SH)  # shared: two who look do not take each other for the session
+    except OSError:
+        return False
+    if lock is not None:
+        os.close(lock)
+    return lock is None
+
+
+def _make(root: Path) -> tuple[JobFolder, int]:
+    """A new folder and its lock. Somebody who looks whether it is in use may be quicker: then another one."""
     while True:
-        path = root / f"{time.strftime('j-%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
+        folder = JobFolder(root / f"{time.strftime('j-%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}")
         try:
-            path.mkdir(mode=0o700)
+            folder.path.mkdir(mode=0o700)
         except FileExistsError:
             continue
-        return path
+        if (lock := _lock(folder)) is None:
+            shutil.rmtree(folder.path, ignore_errors=True)
+            continue
+        folder.logs.mkdir()
+        return folder, lock
 
 
-def _lock(path: Path) -> int | None:
+def _lock(folder: JobFolder, kind: int = fcntl.LOCK_EX) -> int | None:
     """Take the folder's lock, which goes with the process; None if somebody has it."""
-    lock = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    lock = os.open(folder.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(lock, kind | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(lock)
         return None
     return lock
 
 
-def _prune(root: Path) -> None:
-    for path in sorted(root.glob("j-*"))[:-KEEP]:
+def _oldest_first(root: Path) -> list[Path]:
+    """By their names, which begin with the time they were made."""
+    return sorted(path for path in root.glob("j-*") if path.is_dir())
+
+
+def _prune(root: Path, forgotten: Callable[[str], None]) -> None:
+    """Remove the oldest folders but `KEEP`, and what killed sessions left in the others."""
+    folders = [JobFolder(path) for path in _oldest_first(root)]
+    for place, folder in enumerate(folders):
         try:
-            lock = _lock(path)
+            lock = _lock(folder)
         except FileNotFoundError:  # another session is faster
             continue
-        if lock is not None:
-            shutil.rmtree(path, ignore_errors=True)
-            os.close(lock)
+        if lock is None:
+            continue
+        if place < len(folders) - KEEP:
+            shutil.rmtree(folder.path, ignore_errors=True)
+            forgotten(folder.path.name)
+        else:
+            folder.shrink()
+        os.close(lock)

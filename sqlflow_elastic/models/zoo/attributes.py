@@ -10,10 +10,10 @@ from sqlflow_elastic.models.zoo.kinds import Boolean, Choice, ClassWeights, Inte
 
 
 class Effect(enum.Enum):
-    """What an attribute does in a job on one machine."""
+    """When an attribute does something."""
 
     NOW = "now"
-    #: Only with more than one process: checked and kept in the plan, without effect on one machine.
+    #: With what is not there yet (parameter servers, evaluators, other machines): checked and kept in the plan.
     CLUSTER = "cluster"
     #: Only for models that are not available yet.
     OTHER_MODELS = "other models"
@@ -48,7 +48,6 @@ def _cluster(name: str, kind: Kind, help: str) -> Attribute:
 
 def _resources(role: str) -> tuple[Attribute, ...]:
     return (
-        _cluster(f"train.{role}_cpu", Number(0, edges="()"), f"CPU cores of a {role} process."),
         _cluster(f"train.{role}_gpu", Integer(0), f"GPUs of a {role} process."),
         _cluster(f"train.{role}_memory", Integer(1), f"Memory of a {role} process in megabytes."),
     )
@@ -67,18 +66,38 @@ TRAIN: tuple[Attribute, ...] = (
     Attribute("train.save_checkpoints_steps", Integer(1), None, "Steps between two checkpoints."),
     Attribute("train.verbose", Integer(0, 3), 1, "0 for no progress, more for progress."),
     Attribute("train.log_every_n_iter", Integer(0), 0, "Report the loss every so many steps."),
-    _cluster("train.num_workers", Integer(1), "Worker processes to ask for."),
+    Attribute("train.num_workers", Integer(1), 1, "Workers at most; each needs one row of a batch."),
+    Attribute(
+        "train.scaling",
+        Choice(("fastest", "all")),
+        "fastest",
+        "Keep as many workers as make training fastest, or all that there is room for.",
+    ),
+    Attribute("train.priority", Integer(0), 0, "Which job gets room first; higher is more urgent."),
+    Attribute(
+        "train.worker_cpu",
+        Number(0, edges="()"),
+        1,
+        "Cores of a worker: so many of the machine's slots, rounded up.",
+    ),
+    Attribute(
+        "train.wire_dtype",
+        Choice(("float32", "bfloat16", "float16")),
+        None,
+        "How gradients travel between workers; by default as they are.",
+    ),
     _cluster("train.num_ps", Integer(0), "Parameter servers to ask for."),
     _cluster("train.num_evaluator", Integer(0), "Evaluator processes to ask for."),
     *_resources("worker"),
+    _cluster("train.ps_cpu", Number(0, edges="()"), "CPU cores of a ps process."),
     *_resources("ps"),
+    _cluster("train.evaluator_cpu", Number(0, edges="()"), "CPU cores of an evaluator process."),
     *_resources("evaluator"),
     _cluster(
         "train.strategy", Choice(("auto", "allreduce", "ps", "hybrid")), "How gradients travel between processes."
     ),
     _cluster("train.sync", Boolean(), "Whether all workers take each step together."),
     _cluster("train.staleness", Integer(0), "How many steps a worker may be behind when training is not synchronous."),
-    _cluster("train.priority", Integer(0), "Which job gets room first; higher is more urgent."),
     Attribute("train.num_boost_round", Integer(1), 10, "Trees to build.", effect=Effect.OTHER_MODELS),
     Attribute(
         "train.disk_cache", Boolean(), False, "Keep the rows on disk while training trees.", effect=Effect.OTHER_MODELS
@@ -102,11 +121,12 @@ VALIDATION: tuple[Attribute, ...] = (
 
 PREDICT: tuple[Attribute, ...] = (
     Attribute("predict.batch_size", Integer(1), 1024, "Rows that go through the network at once."),
-    _cluster("predict.num_workers", Integer(1), "Worker processes to ask for."),
+    Attribute("predict.num_workers", Integer(1), 1, "Workers at most."),
 )
 
 EVALUATE: tuple[Attribute, ...] = (
     next(attribute for attribute in VALIDATION if attribute.name == "validation.metrics"),
+    next(attribute for attribute in PREDICT if attribute.name == "predict.num_workers"),
 )
 
 SUMMARY: tuple[Attribute, ...] = (

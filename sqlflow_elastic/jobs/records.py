@@ -1,0 +1,203 @@
+"""What is known of jobs, read from their states: of those that run, here or in another session, or have run."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Self
+
+from sqlflow_elastic.elastic.folder import JobFolder
+from sqlflow_elastic.elastic.state import Entry, open_store
+from sqlflow_elastic.errors import StoreUnavailable
+from sqlflow_elastic.jobs.folders import in_use, job_folders
+from sqlflow_elastic.jobs.request import JobRequest
+
+_WORKERS = "workers/"
+
+
+class Stage(StrEnum):
+    """Where a job is in its life."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    #: No worker is left, and the next one is waited for.
+    PAUSED = "paused"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    #: Its session was killed, and its processes with it.
+    LOST = "lost"
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing of it runs any more."""
+        return self not in (Stage.STARTING, Stage.RUNNING, Stage.PAUSED)
+
+
+@dataclass(frozen=True)
+class JobProgress:
+    """How far a job has come; None for what is not known, or not of this kind of job.
+
+    Attributes:
+        phase: as in `events.Progress`.
+        step, steps: done, and to do in all.
+        epoch, epochs: counted from 1.
+        loss: mean training loss per sample, lately.
+        samples_per_second: of all workers together.
+        eta: seconds that remain.
+    """
+
+    phase: str | None = None
+    step: int | None = None
+    steps: int | None = None
+    epoch: int | None = None
+    epochs: int | None = None
+    loss: float | None = None
+    samples_per_second: float | None = None
+    eta: float | None = None
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """What is known here of the key ``progress``."""
+        return cls(**{field.name: data.get(field.name) for field in dataclasses.fields(cls)})
+
+
+@dataclass(frozen=True)
+class JobProcess:
+    """A process of a job.
+
+    Attributes:
+        name: unique in its job.
+        phase: "pending", "running" or "ended".
+        pid: None unless it has begun to run.
+        exit_code: minus the signal's number if a signal ended it; None before it has ended.
+        preempted: whether it had to make room for a more urgent one.
+        since: when this last changed, in Unix seconds; None if that is not known.
+    """
+
+    name: str
+    phase: str
+    pid: int | None = None
+    exit_code: int | None = None
+    preempted: bool = False
+    since: float | None = None
+
+    @classmethod
+    def from_json(cls, name: str, data: Mapping[str, Any]) -> Self:
+        """What is known here of the key of a worker. Raises: KeyError, TypeError: it is none."""
+        return cls(
+            name,
+            data["phase"],
+            data.get("pid"),
+            data.get("exit_code"),
+            bool(data.get("preempted")),
+            data.get("since"),
+        )
+
+
+@dataclass(frozen=True)
+class JobRecord:
+    """What is known of a job.
+
+    Attributes:
+        id: the name of its folder.
+        folder: its folder; None if it is not on this machine.
+        request: what was asked.
+        stage, message: where it is, and what was said of that.
+        started, ended: in Unix seconds; ``ended`` is None before, and if it is not known.
+        progress: how far it has come.
+        version, members: its world: 0 and nobody if it has none.
+        processes: its workers, those that have ended too.
+        metrics: where its figures are served, for Prometheus; None if nowhere.
+    """
+
+    id: str
+    folder: JobFolder | None
+    request: JobRequest
+    stage: Stage
+    message: str
+    started: float
+    ended: float | None
+    progress: JobProgress
+    version: int
+    members: tuple[str, ...]
+    processes: tuple[JobProcess, ...]
+    metrics: str | None
+
+
+def list_jobs(root: Path, state_store: str | None) -> list[tuple[str, JobRecord | None]]:
+    """The jobs there are, newest first: their ids, and what is known of them; None for those whose state is damaged.
+
+    Args:
+        root: where the jobs' folders are.
+        state_store: URL of the store of their states; None for those in their folders.
+
+    Blocks for some milliseconds with states in folders, for at most `CALL_SECONDS` with another store.
+
+    Raises: StorageError: the folder cannot be read. StoreUnavailable: ``state_store`` cannot be reached.
+    """
+    folders = {folder.path.name: folder for folder in job_folders(root)}
+    if state_store is None:
+        states = {job: _embedded(folder) for job, folder in folders.items()}
+    else:
+        with open_store(state_store) as store:
+            states = _by_job(store.list(""))
+    told = {job: entries for job, entries in states.items() if entries != []}  # else it is just being made
+    return [
+        (job, None if entries is None else _record(job, folders.get(job), entries))
+        for job, entries in sorted(told.items(), reverse=True)
+    ]
+
+
+def _embedded(folder: JobFolder) -> list[Entry] | None:
+    """The state in a folder: nothing where there is none yet, None where it is damaged."""
+    if not folder.state.exists():  # opening would make it
+        return []
+    try:
+        with open_store(str(folder.state)) as store:
+            return store.list("")
+    except StoreUnavailable:
+        return None if folder.state.exists() else []
+
+
+def _by_job(entries: Iterable[Entry]) -> dict[str, list[Entry]]:
+    """The states in a store of many jobs, whose keys begin with their ids."""
+    states: dict[str, list[Entry]] = {}
+    for entry in entries:
+        job, _, key = entry.key.partition("/")
+        states.setdefault(job, []).append(dataclasses.replace(entry, key=key))
+    return states
+
+
+def _record(job: str, folder: JobFolder | None, entries: Iterable[Entry]) -> JobRecord | None:
+    """What the entries of a job's state say; None if they make no sense."""
+    try:
+        values = {entry.key: json.loads(entry.value) for entry in entries}
+        status, world = values["status"], values.get("world") or {}
+        stage = Stage(status["state"])
+        if not stage.ended and folder is not None and not in_use(folder):
+            stage = Stage.LOST
+        return JobRecord(
+            id=job,
+            folder=folder,
+            request=JobRequest.from_json(values["request"]),
+            stage=stage,
+            message=status.get("message") or "",
+            started=status["started"],
+            ended=status.get("ended"),
+            progress=JobProgress.from_json(values.get("progress") or {}),
+            version=world.get("version", 0),
+            members=tuple(world.get("members", ())),
+            processes=tuple(
+                JobProcess.from_json(key.removeprefix(_WORKERS), value)
+                for key, value in sorted(values.items())
+                if key.startswith(_WORKERS)
+            ),
+            metrics=values.get("metrics"),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None
