@@ -11,6 +11,7 @@ from sqlflow_elastic.cluster.base import (
     Status,
     Watch,
 )
+from sqlflow_elastic.cluster.client import connect
 from sqlflow_elastic.cluster.local import LocalCluster
 
 __all__ = [
@@ -24,4 +25,5 @@ __all__ = [
     "Role",
     "Status",
     "Watch",
+    "connect",
 ]

@@ -13,9 +13,9 @@ What every implementation guarantees:
 - **Bounded and in order.** Running processes never take more slots than there are. Pending ones start strictly in the
   order of their priority, among equals first come, first served: what is behind waits, even if it would fit. Processes
   that take no slot wait for nothing.
-- **Preemption.** If the first of those that wait does not fit, running processes of lower priority are terminated: the
-  lowest priority first, of these the youngest; no more than needed, and none if it would not fit even then. Their
-  `Status` says so. Masters, and what takes no slot, are never preempted.
+- **Preemption.** For a process that waits and does not fit, running ones of lower priority are terminated: the lowest
+  priority first, of these the youngest; no more than needed, and none if it would not fit even then. Their `Status`
+  says so. Masters, and what takes no slot, are never preempted.
 - **Deadlines.** Every method returns within its stated time, 10 seconds where nothing is stated; none waits for ever on
   a process that hangs.
 - **Threads.** All methods of `Cluster` may be called from several threads. One `Process` or `Watch` belongs to one
@@ -186,7 +186,7 @@ class Watch(abc.ABC):
         """First the current status of every process, which may be none; then, at each call, the changes since.
 
         Blocks until there is one, for at most ``seconds``: then the list is empty. The newest status of a process is
-        never missed; to a watcher that does not keep up, several changes of one process are told as the last of them.
+        never missed; several changes of one process in quick succession may be told as the last of them.
 
         Raises: JobError: the cluster has ended, and every process with it.
         """
@@ -228,36 +228,36 @@ class Cluster(abc.ABC):
             JobError: it needs more slots than there are in all; its job was forgotten; the cluster cannot be reached.
         """
 
+    @abc.abstractmethod
     def list(self, job: str | None = None) -> list[Status]:
         """The processes of a job, of all jobs for None: those that have ended too, until their job is forgotten."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def watch(self, job: str | None = None) -> Watch:
         """Follow the processes of a job, of all jobs for None; those of jobs that have none yet, too."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def terminate(self, job: str, name: str, grace: float = GRACE_SECONDS) -> None:
         """Ask a process to end (SIGTERM), after ``grace`` seconds make it end (SIGKILL). Does not wait for its end.
 
         A pending one is not started any more and counts as killed (-9). Ended or unknown: nothing happens. Called
         again, the earlier end of grace counts.
         """
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def kill(self, job: str, name: str) -> None:
         """Make a process end at once (SIGKILL). Does not wait for its end. Else as `terminate`."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def forget(self, job: str) -> None:
         """Kill what is left of a job, wait for its end, and drop its entries. The job can start nothing after this.
 
         Forgetting twice is fine. An empty job is a ValueError: anonymous processes belong to their `Process`.
         """
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def free(self) -> int:
         """How many slots are not taken by running processes."""
-        raise NotImplementedError
 
     @abc.abstractmethod
     def close(self) -> None:

@@ -4,14 +4,16 @@ Importing TensorFlow costs seconds; forking a process that has imported it costs
 named modules, does nothing with them (TensorFlow's own threads start with its first operation and would not survive a
 fork) and forks one process per request.
 
-The other side is `local.LocalCluster`. Both ends talk in JSON messages over SOCK_SEQPACKET sockets:
+The other side is `forking.ForkServer`. They talk in JSON messages over a SOCK_SEQPACKET socket, descriptor FD:
 
-- the main socket, descriptor FD: a request ``{"program", "log", "directory", "environment", "descriptors"}`` comes with
-  open descriptors: the process's control socket, then those to be handed over (their variables' names in
-  ``descriptors``). End of file: the session is gone; all children are killed and this process ends.
-  ``{"ready": true}`` goes out when the modules are imported.
-- the control socket of each process: ``{"pid": n}`` goes out after the fork, ``{"exit": code}`` at its end;
-  ``{"signal": n}`` comes in for its process group. End of file: nobody wants the process any more; it is killed.
+- ``{"ready": true}`` goes out when the modules are imported;
+- a request ``{"start": id, "program", "module", "arguments", "log", "directory", "environment", "descriptors"}`` comes
+  with the open descriptors to be handed over (their variables' names in ``descriptors``). ``{"id", "pid"}`` goes out
+  after the fork, with a descriptor of the process (a pidfd), or ``{"id", "failure"}``; ``{"id", "exit": code}`` at its
+  end;
+- ``{"signal": n, "id"}`` comes for the process group of a child.
+
+End of file: the cluster is gone; all children are killed and this process ends.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ import io
 import json
 import os
 import random
+import runpy
 import selectors
 import signal
 import socket
@@ -37,8 +40,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-MESSAGE_BYTES = 1 << 16
-MAX_DESCRIPTORS = 16
+from sqlflow_elastic.cluster.channel import MESSAGE_BYTES, close_all, receive
+
 _PR_SET_PDEATHSIG = 1
 
 
@@ -46,7 +49,9 @@ _PR_SET_PDEATHSIG = 1
 class _Request:
     """In the child: what to become."""
 
-    program: Path
+    program: Path | None
+    module: str | None
+    arguments: list[str]
     log: str
     directory: str
     environment: dict[str, str]
@@ -58,7 +63,7 @@ class _Server:
 
     def __init__(self, main: socket.socket) -> None:
         self._main = main
-        self._controls: dict[int, socket.socket] = {}
+        self._children: dict[int, int] = {}  # id → pid
         self._wake_in, self._wake_out = socket.socketpair()
         self._wake_in.setblocking(False)
         self._wake_out.setblocking(False)
@@ -69,105 +74,83 @@ class _Server:
         self._selector.register(self._wake_out, selectors.EVENT_READ)
 
     def serve(self) -> _Request | None:
-        """Serve until the session is gone: None. In a forked child: returns its request."""
-        _send(self._main, {"ready": True})
+        """Serve until the cluster is gone: None. In a forked child: returns its request."""
+        self._send({"ready": True})
         while True:
             for key, _ in self._selector.select():
-                if key.fileobj is self._main:
-                    message, descriptors = _receive(self._main)
-                    if not message:
-                        self._kill_all()
-                        return None
-                    request = self._fork(json.loads(message), descriptors)
-                    if request is not None:
-                        return request
-                elif key.fileobj is self._wake_out:
+                if key.fileobj is self._wake_out:
                     with contextlib.suppress(BlockingIOError):
                         self._wake_out.recv(MESSAGE_BYTES)
                     self._reap()
-                elif key.data in self._controls:
-                    self._control(key.data)
+                    continue
+                data, descriptors = receive(self._main)
+                if not data:
+                    self._kill_all()
+                    return None
+                message = json.loads(data)
+                if "start" not in message:
+                    self._signal(message["id"], message["signal"])
+                elif (request := self._fork(message, descriptors)) is not None:
+                    return request
 
     def _fork(self, message: dict[str, Any], descriptors: list[int]) -> _Request | None:
-        control = socket.socket(fileno=descriptors[0])
+        one = message.pop("start")
         server = os.getpid()
-        pid = -1 if _is_dropped(control) else os.fork()
+        try:
+            pid = os.fork()
+        except OSError as error:
+            self._send({"id": one, "failure": f"no process could be forked: {error.strerror}"})
+            close_all(descriptors)
+            return None
         if pid == 0:
             _die_with(server)
             os.setsid()
-            self._forget(control)
-            names = message.pop("descriptors")
-            program = Path(message.pop("program"))
-            return _Request(program, descriptors=dict(zip(names, descriptors[1:], strict=True)), **message)
-        for descriptor in descriptors[1:]:
-            os.close(descriptor)
-        if pid < 0:
-            control.close()
-            return None
-        self._controls[pid] = control
-        self._selector.register(control, selectors.EVENT_READ, pid)
-        _send(control, {"pid": pid})
+            self._forget()
+            program, names = message.pop("program"), message.pop("descriptors")
+            return _Request(
+                program=None if program is None else Path(program),
+                descriptors=dict(zip(names, descriptors, strict=True)),
+                **message,
+            )
+        close_all(descriptors)
+        self._children[one] = pid
+        handle = os.pidfd_open(pid)
+        self._send({"id": one, "pid": pid}, handle)
+        os.close(handle)
         return None
 
-    def _forget(self, control: socket.socket) -> None:
+    def _forget(self) -> None:
         """In a child: drop what belongs to the server."""
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         self._selector.close()
-        for mine in (self._main, self._wake_in, self._wake_out, control, *self._controls.values()):
+        for mine in (self._main, self._wake_in, self._wake_out):
             mine.close()
 
-    def _control(self, pid: int) -> None:
-        message, _ = _receive(self._controls[pid])
-        if message:
-            _signal_group(pid, json.loads(message)["signal"])
-            return
-        _signal_group(pid, signal.SIGKILL)
-        self._selector.unregister(self._controls[pid])
+    def _signal(self, one: int, number: int) -> None:
+        if one in self._children:
+            _signal_group(self._children[one], number)
 
     def _reap(self) -> None:
-        for pid, control in list(self._controls.items()):
+        for one, pid in list(self._children.items()):
             # Looked at before it is collected: as long as it is a zombie, its number cannot name another group.
             if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
                 continue
             _signal_group(pid, signal.SIGKILL)
             _, status = os.waitpid(pid, 0)
-            with contextlib.suppress(KeyError):
-                self._selector.unregister(control)
-            del self._controls[pid]
-            _send(control, {"exit": os.waitstatus_to_exitcode(status)})
-            control.close()
+            del self._children[one]
+            self._send({"id": one, "exit": os.waitstatus_to_exitcode(status)})
 
     def _kill_all(self) -> None:
-        for pid in self._controls:
+        for pid in self._children.values():
             _signal_group(pid, signal.SIGKILL)
-        for pid in self._controls:
+        for pid in self._children.values():
             os.waitpid(pid, 0)
 
-
-def _receive(channel: socket.socket) -> tuple[bytes, list[int]]:
-    """A message and its descriptors; an empty one when the other side is gone."""
-    try:
-        message, descriptors, _, _ = socket.recv_fds(channel, MESSAGE_BYTES, MAX_DESCRIPTORS)
-    except ConnectionError:  # it left something unread
-        return b"", []
-    return message, descriptors
-
-
-def _is_dropped(control: socket.socket) -> bool:
-    """Whether the process is not wanted any more, before it has begun."""
-    try:
-        return not control.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
-    except BlockingIOError:
-        return False
-    except ConnectionError:
-        return True
-
-
-def _send(control: socket.socket, message: dict[str, int]) -> None:
-    with contextlib.suppress(OSError):  # the other side is gone: its end of file is handled where it is read
-        control.send(json.dumps(message).encode())
+    def _send(self, message: dict[str, Any], *descriptors: int) -> None:
+        with contextlib.suppress(ConnectionError):  # the cluster is gone: the end of file is handled where it is read
+            socket.send_fds(self._main, [json.dumps(message).encode()], descriptors)
 
 
 def _signal_group(pid: int, number: int) -> None:
@@ -200,29 +183,44 @@ def _become(request: _Request) -> None:
     os.environ.update(request.environment)
     for variable, descriptor in request.descriptors.items():
         os.environ[variable] = str(descriptor)
-    sys.argv = [str(request.program)]
-    sys.path[:0] = [str(request.program.parent), request.directory]
+    sys.argv = [str(request.program or request.module), *request.arguments]
+    if request.program is not None:
+        sys.path[:0] = [str(request.program.parent), request.directory]
     random.seed()
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed()
 
 
-def _run(program: Path) -> int:
-    """Run the file as ``__main__``; its exit code. What it raises is printed without this module's frames."""
-    module = types.ModuleType("__main__")
-    module.__file__ = str(program)
-    sys.modules["__main__"] = module
+def _run(request: _Request) -> int:
+    """Run the file or module as ``__main__``; the exit code. What it raises is printed without this module's frames."""
     try:
-        exec(compile(program.read_bytes(), str(program), "exec"), module.__dict__)  # noqa: S102 what we are for
+        if request.program is not None:
+            _run_file(request.program)
+        else:
+            runpy.run_module(str(request.module), run_name="__main__", alter_sys=True)
     except SystemExit as end:
         if end.code is None or isinstance(end.code, int):
             return end.code or 0
         sys.stderr.write(f"{end.code}\n")
         return 1
     except BaseException as error:  # noqa: BLE001 the program's own, shown as Python would
-        traceback.print_exception(error.with_traceback(error.__traceback__ and error.__traceback__.tb_next))
+        traceback.print_exception(error.with_traceback(_outside(error.__traceback__)))
         return 1
     return 0
+
+
+def _run_file(program: Path) -> None:
+    module = types.ModuleType("__main__")
+    module.__file__ = str(program)
+    sys.modules["__main__"] = module
+    exec(compile(program.read_bytes(), str(program), "exec"), module.__dict__)  # noqa: S102 what we are for
+
+
+def _outside(frames: types.TracebackType | None) -> types.TracebackType | None:
+    """The frames from the first one that is not of this file."""
+    while frames is not None and frames.tb_frame.f_code.co_filename == __file__:
+        frames = frames.tb_next
+    return frames
 
 
 def _end(exit_code: int) -> NoReturn:
@@ -235,7 +233,7 @@ def _end(exit_code: int) -> NoReturn:
 
 
 def main(arguments: list[str]) -> None:
-    """Import the modules, then serve until the session is gone; in a forked child, run its program."""
+    """Import the modules, then serve until the cluster is gone; in a forked child, run its program."""
     main_socket = socket.socket(fileno=int(arguments[0]))
     gc.disable()
     for module in arguments[1:]:
@@ -246,7 +244,7 @@ def main(arguments: list[str]) -> None:
         _end(0)
     gc.enable()
     _become(request)
-    _end(_run(request.program))
+    _end(_run(request))
 
 
 if __name__ == "__main__":

@@ -63,7 +63,7 @@ class Runner:
 
 @pytest.fixture
 def runner(tmp_path: Path) -> Iterator[Runner]:
-    with LocalCluster(preload=()) as cluster:
+    with LocalCluster(preload=(), slots=8) as cluster:
         yield Runner(cluster, tmp_path)
 
 
@@ -206,7 +206,7 @@ def test_a_handle_that_is_dropped_ends_its_process(runner: Runner) -> None:
 
 
 def test_close_ends_all(tmp_path: Path) -> None:
-    with LocalCluster(preload=()) as cluster:
+    with LocalCluster(preload=(), slots=8) as cluster:
         runner = Runner(cluster, tmp_path)
         processes = [runner.running(HOLD) for _ in range(3)]
         pids = [runner.pid(process) for process in processes]
