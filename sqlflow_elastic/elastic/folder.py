@@ -58,6 +58,11 @@ class JobFolder:
         return self.path / "token"
 
     @property
+    def master(self) -> Path:
+        """JSON: the address of the job's master, for its workers."""
+        return self.path / "master.json"
+
+    @property
     def state(self) -> Path:
         """The embedded state store: what is asked of the job, and how it stands."""
         return self.path / "state.db"
