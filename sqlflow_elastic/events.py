@@ -80,6 +80,32 @@ class Metrics(Event):
 
 
 @dataclass(frozen=True)
+class WorldChanged(Event):
+    """Other workers train a job from now on.
+
+    Attributes:
+        version: of the world; higher than any before.
+        members: who trains now, in the order of their ranks.
+        joined, left: against the world before.
+        why: for people ("worker-1 was ended by SIGKILL").
+        step: applied before the first one of this world.
+        seconds: how long no step was taken; 0.0 for a job's first world.
+    """
+
+    version: int
+    members: tuple[str, ...]
+    joined: tuple[str, ...]
+    left: tuple[str, ...]
+    why: str
+    step: int
+    seconds: float
+
+    def __post_init__(self) -> None:
+        for name in ("members", "joined", "left"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+
+
+@dataclass(frozen=True)
 class Result(Event):
     """A statement is done.
 
@@ -102,7 +128,7 @@ class Failed(Event):
 
 
 _KINDS: dict[str, type[Event]] = {
-    kind.__name__: kind for kind in (StatementStarted, Message, Progress, Metrics, Result, Failed)
+    kind.__name__: kind for kind in (StatementStarted, Message, Progress, Metrics, WorldChanged, Result, Failed)
 }
 
 

@@ -38,7 +38,7 @@ class Standing(StrEnum):
 
 @dataclass(frozen=True)
 class Held:
-    """A task that a worker has and has not been acknowledged for. ``done``: it is only the acknowledgement that lacks."""
+    """A task that a worker has and has not been acknowledged for. ``done``: only the acknowledgement lacks."""
 
     queue: str
     index: int
@@ -163,7 +163,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class TaskWanted:
-    """Give me a task of a queue; ``total`` is the same in every worker. Answered by `Task`, or by `NoTask` when all are done."""
+    """Give me a task of a queue; ``total`` is the same in every worker. Answered by `Task`, or `NoTask` if all are done."""
 
     queue: str
     total: int
