@@ -1,10 +1,10 @@
-"""Database servers for tests: started on free ports, in data folders of their own, and gone afterwards.
+"""Servers for tests: started on free ports, in data folders of their own, and gone afterwards.
 
     python -m tests.services run -- pytest tests/datasource
 
-starts MariaDB and PostgreSQL, sets ``SQLFLOW_ELASTIC_TEST_MYSQL`` and ``SQLFLOW_ELASTIC_TEST_POSTGRESQL`` to their
-URLs, runs the command, stops them and returns the command's exit code. Killed itself, it takes the servers with it: the
-kernel ends a child whose parent died (``setpriv --pdeathsig``).
+starts MariaDB, PostgreSQL and etcd, sets ``SQLFLOW_ELASTIC_TEST_MYSQL``, ``SQLFLOW_ELASTIC_TEST_POSTGRESQL`` and
+``SQLFLOW_ELASTIC_TEST_ETCD`` to their URLs, runs the command, stops them and returns the command's exit code. Killed
+itself, it takes the servers with it: the kernel ends a child whose parent died (``setpriv --pdeathsig``).
 """
 
 from __future__ import annotations
@@ -25,8 +25,11 @@ from types import FrameType
 from typing import NoReturn, Protocol
 from urllib.parse import quote
 
+import grpc
 import psycopg
 import pymysql
+from pyetcd import etcdrpc
+from pyetcd.etcdrpc import auth_pb2
 
 START_SECONDS = 40.0
 STOP_SECONDS = 10.0
@@ -36,10 +39,11 @@ PASSWORD = "p@ss/w:rd%1#"
 DATABASE = "test"
 MYSQL_VARIABLE = "SQLFLOW_ELASTIC_TEST_MYSQL"
 POSTGRESQL_VARIABLE = "SQLFLOW_ELASTIC_TEST_POSTGRESQL"
+ETCD_VARIABLE = "SQLFLOW_ELASTIC_TEST_ETCD"
 
 
 class Server(Protocol):
-    """A database server in a folder."""
+    """A server in a folder."""
 
     variable: str
     folder: Path
@@ -55,7 +59,7 @@ class Server(Protocol):
 
     @property
     def url(self) -> str:
-        """The URL with user, password and database."""
+        """The URL with user, password and what of the server is theirs."""
 
     def stop(self, process: subprocess.Popen[bytes]) -> None:
         """Ask the server to end; its data are not needed any more."""
@@ -72,7 +76,7 @@ class MariaDB:
     def initialise(self) -> subprocess.Popen[bytes]:
         return start(
             self.folder,
-            _program("mariadb-install-db", "mysql_install_db"),
+            _program("mariadb-server", "mariadb-install-db", "mysql_install_db"),
             *("--no-defaults", f"--datadir={self.folder}/data", f"--user={self.account}"),
             *("--auth-root-authentication-method=normal", "--skip-test-db", "--skip-log-bin"),
             *("--innodb-flush-method=nosync", "--innodb-log-file-size=16M"),
@@ -87,7 +91,7 @@ class MariaDB:
         )
         return start(
             self.folder,
-            _program("mariadbd", "mysqld"),
+            _program("mariadb-server", "mariadbd", "mysqld"),
             *("--no-defaults", f"--datadir={self.folder}/data", f"--user={self.account}", f"--port={self.port}"),
             *("--bind-address=127.0.0.1", f"--socket={self.folder}/socket", f"--pid-file={self.folder}/pid"),
             *(f"--init-file={self.folder}/init.sql", "--character-set-server=utf8mb4", "--skip-log-bin"),
@@ -161,6 +165,50 @@ class PostgreSQL:
         process.send_signal(signal.SIGQUIT)  # at once, but giving back its shared memory
 
 
+class Etcd:
+    """An etcd whose user may read and write the keys that begin with "tests/"."""
+
+    variable = ETCD_VARIABLE
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.port = free_port()
+        self.peer_port = free_port()
+
+    def initialise(self) -> subprocess.Popen[bytes]:
+        return start(self.folder, "true")  # etcd makes its data folder itself
+
+    def serve(self) -> subprocess.Popen[bytes]:
+        client, peer = f"http://127.0.0.1:{self.port}", f"http://127.0.0.1:{self.peer_port}"
+        return start(
+            self.folder,
+            _program("etcd-server", "etcd"),
+            *(f"--data-dir={self.folder}/data", "--log-level=error", "--logger=zap", "--bcrypt-cost=4"),
+            *(f"--listen-client-urls={client}", f"--advertise-client-urls={client}"),
+            *(f"--listen-peer-urls={peer}", f"--initial-advertise-peer-urls={peer}"),
+            f"--initial-cluster=default={peer}",
+        )
+
+    def connect(self) -> None:
+        with grpc.insecure_channel(f"127.0.0.1:{self.port}", [("grpc.enable_http_proxy", 0)]) as channel:
+            auth = etcdrpc.AuthStub(channel)
+            auth.RoleAdd(etcdrpc.AuthRoleAddRequest(name="root"), timeout=5)
+            auth.RoleAdd(etcdrpc.AuthRoleAddRequest(name=USER), timeout=5)
+            keys = auth_pb2.Permission(permType=auth_pb2.Permission.READWRITE, key=b"tests/", range_end=b"tests0")
+            auth.RoleGrantPermission(etcdrpc.AuthRoleGrantPermissionRequest(name=USER, perm=keys), timeout=5)
+            for user in ("root", USER):
+                auth.UserAdd(etcdrpc.AuthUserAddRequest(name=user, password=PASSWORD), timeout=5)
+                auth.UserGrantRole(etcdrpc.AuthUserGrantRoleRequest(user=user, role=user), timeout=5)
+            auth.AuthEnable(etcdrpc.AuthEnableRequest(), timeout=5)
+
+    @property
+    def url(self) -> str:
+        return f"etcd://{USER}:{quote(PASSWORD, safe='')}@127.0.0.1:{self.port}/tests"
+
+    def stop(self, process: subprocess.Popen[bytes]) -> None:
+        process.kill()
+
+
 def start(folder: Path, *command: str, account: pwd.struct_passwd | None = None) -> subprocess.Popen[bytes]:
     """A process that dies with this one, in a session of its own, its output in the folder's log."""
     change = []
@@ -184,13 +232,13 @@ def free_port() -> int:
         return port
 
 
-def _program(*names: str) -> str:
+def _program(package: str, *names: str) -> str:
     """The first of the programs that is installed."""
     for name in names:
         for folder in ("/usr/sbin", "/usr/bin", "/usr/local/bin"):
             if (path := Path(folder, name)).exists():
                 return str(path)
-    raise RuntimeError(f"{names[0]} is not installed (Debian: mariadb-server)")
+    raise RuntimeError(f"{names[0]} is not installed (Debian: {package})")
 
 
 def _postgresql(name: str) -> str:
@@ -201,7 +249,7 @@ def _postgresql(name: str) -> str:
 
 
 @contextmanager
-def serving(*kinds: type[MariaDB] | type[PostgreSQL]) -> Iterator[dict[str, str]]:
+def serving(*kinds: type[MariaDB] | type[PostgreSQL] | type[Etcd]) -> Iterator[dict[str, str]]:
     """Servers of these kinds, started side by side: their URLs by environment variable."""
     deadline = time.monotonic() + START_SECONDS
     with ExitStack() as cleanup:
@@ -230,7 +278,7 @@ def _await(server: Server, process: subprocess.Popen[bytes], deadline: float) ->
     while True:
         try:
             return server.connect()
-        except (pymysql.Error, psycopg.Error) as error:
+        except (pymysql.Error, psycopg.Error, grpc.RpcError) as error:
             try:
                 process.wait(0.05)
             except subprocess.TimeoutExpired:
@@ -271,11 +319,18 @@ def postgresql() -> Iterator[str]:
         yield urls[POSTGRESQL_VARIABLE]
 
 
+@contextmanager
+def etcd() -> Iterator[str]:
+    """An etcd server: its URL."""
+    with serving(Etcd) as urls:
+        yield urls[ETCD_VARIABLE]
+
+
 def run(command: Sequence[str]) -> int:
-    """Run a command beside both servers; its exit code, 128 + n if signal n ended it or this process."""
+    """Run a command beside the servers; its exit code, 128 + n if signal n ended it or this process."""
     process: subprocess.Popen[bytes] | None = None
     try:
-        with serving(MariaDB, PostgreSQL) as urls:
+        with serving(MariaDB, PostgreSQL, Etcd) as urls:
             process = subprocess.Popen(command, env={**os.environ, **urls})
             code = process.wait()
             return code if code >= 0 else 128 - code

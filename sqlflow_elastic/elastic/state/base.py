@@ -171,7 +171,8 @@ class StateStore(abc.ABC):
         Args:
             changes: new values by key, None deletes; at most `MOST_CHANGES` with `MOST_BYTES` together.
             expect: the revisions that keys (those changed or others) must have, 0: must not exist.
-            lease: of this store; the keys given values vanish with it. Without one they stay, even if they had one.
+            lease: of this store; the keys given values (one at least) vanish with it. Without one they stay, even if
+                they had one.
 
         Returns:
             The revision of the write; the store's last one where nothing had to be changed.
@@ -229,8 +230,10 @@ def prefix_end(prefix: bytes) -> bytes:
     return prefix[:-1] + bytes([prefix[-1] + 1]) if prefix else b"\xff"
 
 
-def check_write(changes: Mapping[str, bytes | None], expect: Mapping[str, int]) -> None:
+def check_write(changes: Mapping[str, bytes | None], expect: Mapping[str, int], lease: Lease | None) -> None:
     """Raise ValueError for a write that a store need not take."""
+    if lease is not None and all(value is None for value in changes.values()):
+        raise ValueError("a lease is for keys that get values")
     if len(changes) > MOST_CHANGES or len(expect) > MOST_CHANGES:
         raise ValueError(f"a write has at most {MOST_CHANGES} changes and as many expectations")
     size = sum(len(encoded_key(key)) + len(value or b"") for key, value in changes.items())

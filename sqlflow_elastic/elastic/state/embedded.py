@@ -75,7 +75,7 @@ class EmbeddedStore(StateStore):
         lease: Lease | None = None,
     ) -> int:
         """See `StateStore.write`."""
-        check_write(changes, expect)
+        check_write(changes, expect, lease)
         if lease is not None and not (isinstance(lease, EmbeddedLease) and lease.file is self._file):
             raise ValueError("the lease is one of another store")
         with self._file.writing() as sql:

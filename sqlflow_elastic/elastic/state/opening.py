@@ -34,7 +34,7 @@ def open_store(url: str) -> StateStore:
         # Its client takes a while to import.
         from sqlflow_elastic.elastic.state.etcd import EtcdStore
 
-        return EtcdStore.open(url)
+        return EtcdStore(url)
     raise StoreUnavailable("a state store is a path, file:///path/state.db or etcd://host:port/prefix")
 
 
