@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlflow_elastic.compiler.bind import Rows
-from sqlflow_elastic.compiler.network import ChosenOptimizer, Network
+from sqlflow_elastic.compiler.network import Network
 from sqlflow_elastic.compiler.plan import Features
 from sqlflow_elastic.compiler.sizes import bytes_text, count
 from sqlflow_elastic.compiler.strategy import Table, strategy
@@ -181,15 +181,11 @@ def _size_rows(layers: Sequence[_Layer], network: Network, about: str) -> Explan
     if network.family is Family.CUSTOM:
         return []
     weights = sum(layer.weights for layer in layers)
-    slots = sum(layer.weights * _slots(network.optimizers[layer.optimizer]) for layer in layers if layer.trained)
+    slots = sum(layer.weights * network.optimizers[layer.optimizer].slots for layer in layers if layer.trained)
     return [
         ("size", "weights", f"{about}{count(weights, 'weight')}, {bytes_text(_FLOAT * weights)}"),
         ("size", "with optimizer", f"{about}{bytes_text(_FLOAT * (weights + slots))}"),
     ]
-
-
-def _slots(chosen: ChosenOptimizer) -> int:
-    return chosen.slots
 
 
 def _data_rows(rows: Rows, settings: Mapping[str, Any]) -> Explanation:
@@ -199,12 +195,12 @@ def _data_rows(rows: Rows, settings: Mapping[str, Any]) -> Explanation:
             ("data", "rows", f"at least {rows.sample.num_rows:,}"),
             ("data", "epochs", f"{settings['epochs']}, in batches of {batch_size}"),
         ]
-    count = rows.sample.num_rows
-    held_out = round(count * settings.get("validation_fraction", 0.0))
-    steps = -(-(count - held_out) // batch_size)
+    number = rows.sample.num_rows
+    held_out = round(number * settings.get("validation_fraction", 0.0))
+    steps = -(-(number - held_out) // batch_size)
     epochs = f"{settings['epochs']}, each of {count(steps, 'step')} in batches of {batch_size}"
     most = settings.get("max_steps")
     return [
-        ("data", "rows", f"{count:,}" + (f", {held_out:,} of them for validation" if held_out else "")),
+        ("data", "rows", f"{number:,}" + (f", {held_out:,} of them for validation" if held_out else "")),
         ("data", "epochs", epochs + (f"; at most {count(most, 'step')} in all" if most else "")),
     ]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlflow_elastic.compiler.request import asked_workers
+from sqlflow_elastic.compiler.request import asked_workers, few_rows
 from sqlflow_elastic.compiler.sizes import bytes_text, count
 from sqlflow_elastic.elastic.membership.spec import Scaling
 from sqlflow_elastic.jobs.request import JobRequest
@@ -43,24 +43,22 @@ def strategy(
         about: stands before figures that are no more than a guess.
     """
     workers, batch_size = request.workers, request.batch_size or 1
-    asked = asked_workers(values)
-    if asked == 1:
-        return [("strategy", "one process", "one worker: nothing has to be exchanged")]
-    why = "as train.num_workers says"
-    if workers < asked:
-        why = f"a batch of {count(batch_size, 'row')} keeps no more busy; {asked} were asked for"
-    dtype = values.get("train.wire_dtype") or "float32"
-    rows = [("workers", f"at most {workers}: {why}")]
-    if workers > 1:
+    rows = []
+    if workers < asked_workers(values):
+        rows.append(("workers", f"at most {workers}: {few_rows(values, batch_size)[0]}"))
+    elif workers > 1:
+        rows.append(("workers", f"at most {workers}, as train.num_workers says"))
+    if workers == 1:
+        rows.append(("one process", "one worker: nothing has to be exchanged"))
+    else:
+        dtype = values.get("train.wire_dtype") or "float32"
+        share = f"{_share(batch_size, workers)} of each batch of {batch_size}"
         rows.append(("scaling", _SCALING[request.scaling]))
-    if request.slots > 1:
-        rows.append(("slots", f"{request.slots} for each worker"))
-    if workers > 1:
-        rows.append(
-            ("rows", f"{_share(batch_size, workers)} of each batch of {batch_size} for each of {workers} workers")
-        )
+        rows.append(("rows", f"{share} for each of {workers} workers"))
         rows.append(("allreduce", _allreduce(dense, workers, dtype, about)))
         rows += [(table.name, _exchanged(table, batch_size, dtype)) for table in tables]
+    if request.slots > 1:
+        rows.append(("slots", f"{request.slots} for each worker"))
     return [("strategy", item, detail) for item, detail in rows]
 
 

@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
-from sqlflow_elastic.compiler import Features
+from sqlflow_elastic.compiler import Features, TrainPlan
 from sqlflow_elastic.datasource import DataSource
+from sqlflow_elastic.elastic.membership.spec import Scaling
 from sqlflow_elastic.elastic.settings import TrainSettings
+from sqlflow_elastic.jobs.request import JobKind, JobRequest
 from sqlflow_elastic.models.features import ClassLabel, Dense, NumberLabel
-from tests.compiler.database import evaluate_plan, predict_plan, train_plan
+from tests.compiler.database import compile_text, evaluate_plan, predict_plan, train_plan
 
 IRIS = "SELECT * FROM iris.train TO TRAIN"
 ALL_ATTRIBUTES = """
@@ -28,12 +30,13 @@ ALL_ATTRIBUTES = """
     validation.metrics = "Accuracy,AUC",
     validation.steps = 1, validation.start_delay_secs = 0, validation.throttle_secs = 0, train.seed = 3,
     train.strategy = "auto", train.sync = True, train.staleness = 0, train.priority = 1, train.checkpoint_secs = 30,
-    train.patience = 2, train.class_weight = "balanced"
+    train.patience = 2, train.class_weight = "balanced", train.scaling = "all"
 """
 
 
 def test_train_plan(source: DataSource) -> None:
-    plan = train_plan(f"{IRIS} sqlflow_models.DNNClassifier WITH {ALL_ATTRIBUTES} LABEL class INTO iris.m", source)
+    text = f"{IRIS} sqlflow_models.DNNClassifier WITH {ALL_ATTRIBUTES} LABEL class INTO iris.m"
+    plan = train_plan(text, source)
     assert plan.select == "SELECT * FROM iris.train"
     assert plan.validation_select == "SELECT * FROM iris.train LIMIT 30"
     assert (plan.using, plan.into, plan.estimator) == (None, ("iris", "m"), "DNNClassifier")
@@ -51,11 +54,20 @@ def test_train_plan(source: DataSource) -> None:
         verbose=0,
     )
     assert plan.attributes["train.num_workers"] == 2
+    assert plan.request == JobRequest(
+        kind=JobKind.TRAIN,
+        title="iris.m",
+        statement=text,
+        workers=2,
+        batch_size=10,
+        scaling=Scaling.ALL,
+        priority=1,
+        slots=4,
+    )
     assert plan.notes == (
-        "without effect on one machine: train.num_workers, train.num_ps, train.num_evaluator, train.worker_cpu, "
-        "train.worker_gpu, train.worker_memory, train.ps_cpu, train.ps_gpu, train.ps_memory, train.evaluator_cpu, "
-        "train.evaluator_gpu, train.evaluator_memory, train.strategy, train.sync, train.staleness, train.priority, "
-        "validation.start_delay_secs, validation.throttle_secs",
+        "without effect yet: train.num_ps, train.num_evaluator, train.worker_gpu, train.worker_memory, train.ps_cpu, "
+        "train.ps_gpu, train.ps_memory, train.evaluator_cpu, train.evaluator_gpu, train.evaluator_memory, "
+        "train.strategy, train.sync, train.staleness, validation.start_delay_secs, validation.throttle_secs",
         "without effect on this model: train.num_boost_round, train.disk_cache",
     )
     assert plan.features.attributes == {
@@ -86,6 +98,45 @@ def test_predict_and_evaluate_plans(source: DataSource) -> None:
     )
     assert (evaluate.using, evaluate.into) == (("iris", "my_model"), ("s",))
     assert (evaluate.label, evaluate.metrics) == ("truth", ("accuracy",))
+    assert (predict.request.kind, predict.request.title) == (JobKind.PREDICT, "iris.predicted")
+    assert (evaluate.request.kind, evaluate.request.title) == (JobKind.EVALUATE, "iris.my_model")
+    assert predict.request.statement.endswith("TO PREDICT iris.predicted.class USING iris.my_model")
+
+
+def test_a_training_asks_for_one_worker_unless_it_says_more(source: DataSource) -> None:
+    request = train_plan(f"{IRIS} LinearClassifier LABEL class INTO m", source).request
+    assert (request.workers, request.scaling, request.priority, request.slots) == (1, Scaling.FASTEST, 0, 1)
+
+
+@pytest.mark.parametrize("cores", ["1.5", "2"])
+def test_cores_of_a_worker_are_slots_rounded_up(cores: str, source: DataSource) -> None:
+    text = f"{IRIS} LinearClassifier WITH train.worker_cpu = {cores} LABEL class INTO m"
+    assert train_plan(text, source).request.slots == 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT * FROM iris.train TO PREDICT p.class WITH predict.num_workers = 3 USING iris.my_model",
+        "SELECT * FROM iris.train TO EVALUATE iris.my_model WITH predict.num_workers = 3 LABEL class",
+    ],
+)
+def test_predicting_and_evaluating_take_all_the_workers_they_are_given(text: str, source: DataSource) -> None:
+    request = compile_text(text, source).request
+    assert (request.workers, request.scaling, request.batch_size) == (3, Scaling.ALL, None)
+
+
+def test_gradients_travel_as_they_are_unless_something_else_is_said(source: DataSource) -> None:
+    assert "wire_dtype" not in train_plan(f"{IRIS} LinearClassifier LABEL class INTO m", source).settings
+    text = f"{IRIS} LinearClassifier WITH train.wire_dtype = bfloat16 LABEL class INTO m"
+    assert train_plan(text, source).settings["wire_dtype"] == "bfloat16"
+    assert 'wire_dtype="bfloat16"' in train_plan(text, source).program
+
+
+def test_a_request_travels_as_json(source: DataSource) -> None:
+    text = f"{IRIS} LinearClassifier WITH train.num_workers = 2, train.scaling = all LABEL class INTO m"
+    request = train_plan(text, source).request
+    assert JobRequest.from_json(json.loads(json.dumps(request.to_json()))) == request
 
 
 def test_a_trained_model_may_be_trained_again_and_replaced(source: DataSource) -> None:
@@ -204,7 +255,64 @@ def test_explanation_counts_weights(source: DataSource) -> None:
     assert found["size", "weights"] == "262,253 weights, 1.05 MB"
     assert found["size", "with optimizer"] == "3.15 MB"
     assert found["data", "epochs"] == "27, each of 19 steps in batches of 16"
-    assert found["strategy", "one process"]
+    assert strategy_of(plan) == {"one process": "one worker: nothing has to be exchanged"}
+
+
+def strategy_of(plan: TrainPlan) -> dict[str, str]:
+    return {item: detail for part, item, detail in plan.explanation if part == "strategy"}
+
+
+TICKETS = "SELECT age, sex, ticket, survived FROM passengers TO TRAIN DNNClassifier WITH model.hidden_units = [4]"
+
+
+def test_explanation_says_what_workers_do_and_exchange(source: DataSource) -> None:
+    cluster = "train.num_workers = 3, train.batch_size = 16, train.worker_cpu = 2"
+    plan = train_plan(f"EXPLAIN {TICKETS}, model.batch_norm = True, {cluster} LABEL survived INTO m", source)
+    # 88 + 5 weights, 8 of batch normalisation, 8 batch statistics: 109 numbers
+    assert strategy_of(plan) == {
+        "workers": "at most 3, as train.num_workers says",
+        "scaling": "fastest: begins with one, and keeps as many workers as make training fastest",
+        "rows": "5 or 6 of each batch of 16 for each of 3 workers",
+        "allreduce": "436 B of gradients a step; each of 3 workers sends and receives 581 B",
+        'Embedding(CategoryHash("ticket", 16384), 16)': (
+            "72 B for each value in a batch: 16 rows where each row has one"
+        ),
+        "slots": "2 for each worker",
+    }
+
+
+def test_explanation_counts_in_the_type_that_travels(source: DataSource) -> None:
+    cluster = 'train.num_workers = 2, train.batch_size = 16, train.scaling = "all", train.wire_dtype = "float16"'
+    found = strategy_of(train_plan(f"EXPLAIN {TICKETS}, {cluster} LABEL survived INTO m", source))
+    assert found["scaling"] == "all: as many as there is room for"
+    assert found["rows"] == "8 of each batch of 16 for each of 2 workers"
+    assert found["allreduce"] == "186 B of gradients as float16 a step; each of 2 workers sends and receives 186 B"
+    assert found['Embedding(CategoryHash("ticket", 16384), 16)'].startswith("40 B for each value")
+
+
+@pytest.mark.parametrize(
+    ("batch_size", "note"),
+    [
+        (2, "a batch of 2 rows keeps at most 2 workers busy; 4 were asked for"),
+        (1, "a batch of 1 row keeps at most 1 worker busy; 4 were asked for"),
+    ],
+)
+def test_more_workers_than_a_batch_has_rows_are_told(batch_size: int, note: str, source: DataSource) -> None:
+    cluster = f"train.num_workers = 4, train.batch_size = {batch_size}"
+    plan = train_plan(f"EXPLAIN {TICKETS}, {cluster} LABEL survived INTO m", source)
+    assert plan.request.workers == batch_size
+    assert note in plan.notes
+    assert strategy_of(plan)["workers"] == f"at most {batch_size}: {note}"
+
+
+def test_what_a_users_model_exchanges_is_known_later(source: DataSource) -> None:
+    text = (
+        "SELECT age, sex FROM passengers TO TRAIN tests.compiler.user_nets.Net WITH train.num_workers = 2 "
+        "LABEL sex INTO m"
+    )
+    assert strategy_of(train_plan(text, source))["allreduce"] == (
+        "the gradients of all weights, whose number is known when the network is built"
+    )
 
 
 def test_the_program_does_not_say_where_the_database_is(source: DataSource) -> None:
