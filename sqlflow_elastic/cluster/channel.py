@@ -75,6 +75,8 @@ class Channel:
 def receive(end: socket.socket) -> tuple[bytes, list[int]]:
     """A message and its descriptors; an empty one when the other side is gone, and all it had sent is received.
 
+    When this process can have no more open files, no descriptor comes; a message that is too long is cut.
+
     Raises: TimeoutError, BlockingIOError: as the socket is set to.
     """
     space = socket.CMSG_SPACE(array.array("i").itemsize * MAX_DESCRIPTORS)
@@ -83,12 +85,12 @@ def receive(end: socket.socket) -> tuple[bytes, list[int]]:
     except ConnectionError:  # it has left something unread; told once, and what it sent comes all the same
         message, ancillary, flags, _ = end.recvmsg(MESSAGE_BYTES, space, socket.MSG_CMSG_CLOEXEC)
     descriptors = array.array("i")
-    for level, kind, data in ancillary:
+    for level, kind, part in ancillary:
         if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
-            descriptors.frombytes(data[: len(data) - len(data) % descriptors.itemsize])
-    if flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
+            descriptors.frombytes(part[: len(part) - len(part) % descriptors.itemsize])
+    if flags & socket.MSG_CTRUNC:
         close_all(descriptors)
-        return b"truncated", []  # no message of ours: whoever reads it refuses it
+        return message, []
     return message, descriptors.tolist()
 
 

@@ -9,8 +9,7 @@ The other side is `forking.ForkServer`. They talk in JSON messages over a SOCK_S
 - ``{"ready": true}`` goes out when the modules are imported;
 - a request ``{"start": id, "program", "module", "arguments", "log", "directory", "environment", "descriptors"}`` comes
   with the open descriptors to be handed over (their variables' names in ``descriptors``). ``{"id", "pid"}`` goes out
-  after the fork, with a descriptor of the process (a pidfd), or ``{"id", "failure"}``; ``{"id", "exit": code}`` at its
-  end;
+  after the fork, or ``{"id", "failure"}``; ``{"id", "exit": code}`` at its end;
 - ``{"signal": n, "id"}`` comes for the process group of a child.
 
 End of file: the cluster is gone; all children are killed and this process ends.
@@ -114,9 +113,7 @@ class _Server:
             )
         close_all(descriptors)
         self._children[one] = pid
-        handle = os.pidfd_open(pid)
-        self._send({"id": one, "pid": pid}, handle)
-        os.close(handle)
+        self._send({"id": one, "pid": pid})
         return None
 
     def _forget(self) -> None:
@@ -148,9 +145,9 @@ class _Server:
         for pid in self._children.values():
             os.waitpid(pid, 0)
 
-    def _send(self, message: dict[str, Any], *descriptors: int) -> None:
+    def _send(self, message: dict[str, Any]) -> None:
         with contextlib.suppress(ConnectionError):  # the cluster is gone: the end of file is handled where it is read
-            socket.send_fds(self._main, [json.dumps(message).encode()], descriptors)
+            self._main.send(json.dumps(message).encode())
 
 
 def _signal_group(pid: int, number: int) -> None:

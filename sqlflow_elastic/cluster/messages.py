@@ -69,9 +69,9 @@ def field(message: Mapping[str, Any], name: str, kind: type[_T]) -> _T:
 def grace(message: Mapping[str, Any], name: str = "grace") -> float:
     """Seconds, at most a day's. Raises: WrongMessage."""
     seconds = message.get(name)
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not math.isfinite(seconds) or seconds < 0:
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < math.inf:
         raise WrongMessage(f"{name} is no number of seconds")
-    return min(float(seconds), _MAX_GRACE)
+    return float(min(seconds, _MAX_GRACE))
 
 
 def from_spec(spec: ProcessSpec) -> dict[str, Any]:
