@@ -150,8 +150,10 @@ class _Figures(Collector):
         yield self._gauge("loss", "Mean training loss of the last steps.", _one(figures.loss))
         yield self._gauge("world_size", "Members of the world that runs.", _one(figures.world_size))
         yield self._gauge("world_version", "Version of the world that runs.", _one(figures.world_version))
-        yield self._gauge("workers", "Worker processes by phase.", _keyed(figures.workers), "phase")
-        yield self._counter("world_changes", "World changes by their reason.", _keyed(figures.world_changes), "why")
+        yield self._gauge("workers", "Worker processes by phase.", _keyed(figures.workers.items()), "phase")
+        yield self._counter(
+            "world_changes", "World changes by their reason.", _keyed(figures.world_changes.items()), "why"
+        )
         yield self._counter("paused_seconds", "Seconds paused for world changes.", _one(figures.paused_seconds))
         yield self._gauge("checkpoint_step", "Step of the newest checkpoint.", _one(figures.checkpoint_step))
         yield self._gauge("tasks", "Tasks by queue and state.", figures.tasks.items(), "queue", "state")
@@ -176,5 +178,5 @@ def _one(value: float | None) -> _Values:
     return [((), value)]
 
 
-def _keyed(values: Mapping[str, int]) -> _Values:
-    return [((key,), value) for key, value in values.items()]
+def _keyed(values: Iterable[tuple[str, int]]) -> _Values:
+    return [((key,), value) for key, value in values]
