@@ -47,8 +47,14 @@ class StoreFile:
         self._process = os.getpid()
         self._identity = _made(self.path)
         try:
-            with self.writing() as sql:
-                self._prepare(sql)
+            with self.reading() as sql:
+                ready = self._ready(sql)
+            if not ready:
+                with self.writing() as sql:
+                    # Another process may have been quicker.
+                    if not self._ready(sql):
+                        for statement in _SCHEMA:
+                            sql.execute(statement)
         except BaseException:
             self.close()
             raise
@@ -129,18 +135,17 @@ class StoreFile:
             self._sqlite.close()
             self._sqlite = None
 
-    def _prepare(self, sql: sqlite3.Connection) -> None:
-        """Make the tables if there is nothing, or see that they are ours."""
+    def _ready(self, sql: sqlite3.Connection) -> bool:
+        """Whether the tables are there and ours; False where there is nothing yet."""
         [application] = sql.execute("PRAGMA application_id").fetchone()
         [version] = sql.execute("PRAGMA user_version").fetchone()
         if (application, version) == (_APPLICATION, _VERSION):
-            return
+            return True
         if application == _APPLICATION:
             raise StoreUnavailable(f"the state store {self.path} has the version {version}, this program {_VERSION}")
         if application or version or sql.execute("SELECT 1 FROM sqlite_master").fetchone():
             raise StoreUnavailable(f"{self.path} is no state store, but a database of something else")
-        for statement in _SCHEMA:
-            sql.execute(statement)
+        return False
 
 
 def _made(path: Path) -> tuple[int, int]:
