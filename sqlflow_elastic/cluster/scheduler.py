@@ -229,40 +229,39 @@ class Scheduler:
             yield self._launch(self._queue[fitting])
             fitting += 1
         del self._queue[:fitting]
-        coming = self.free + sum(entry.slots for entry in self._holding.values() if entry.ending)
-        for entry in self._queue:
-            if entry.slots > coming:
-                victims = self._victims(entry.priority, entry.slots - coming)
-                if not victims:
-                    return
-                for victim in victims:
-                    victim.ending = True
-                    coming += victim.slots
-                    yield self._change(victim, now, preempted=True)
-                    yield Terminate(victim.key, self._grace)
-            coming -= entry.slots
+        for victim in self._victims():
+            victim.ending = True
+            yield self._change(victim, now, preempted=True)
+            yield Terminate(victim.key, self._grace)
 
-    def _victims(self, priority: int, missing: int) -> list[_Entry]:
-        """Who has to go for so many slots; nobody if even that does not help."""
-        less_urgent = [
-            entry
-            for entry in self._holding.values()
-            if entry.priority < priority and entry.slots and not entry.ending and entry.status.role is not Role.MASTER
-        ]
-        less_urgent.sort(key=lambda entry: (entry.priority, -entry.turn))
-        victims = []
-        for entry in less_urgent:
-            if missing <= 0:
+    def _victims(self) -> list[_Entry]:
+        """Who has to make room, so that as much of the queue as possible can follow, in order."""
+        holding = self._holding.values()
+        candidates = sorted(
+            (entry for entry in holding if entry.slots and not entry.ending and entry.status.role is not Role.MASTER),
+            key=lambda entry: (entry.priority, -entry.turn),
+        )
+        victims: list[_Entry] = []
+        left = self.free + sum(entry.slots for entry in holding if entry.ending)
+        for entry in self._queue:
+            taken: list[_Entry] = []
+            room = left
+            for candidate in candidates[len(victims) :]:
+                if room >= entry.slots or candidate.priority >= entry.priority:
+                    break
+                taken.append(candidate)
+                room += candidate.slots
+            if room < entry.slots:
                 break
-            victims.append(entry)
-            missing -= entry.slots
-        if missing > 0:
-            return []
-        for entry in reversed(victims):  # a large one, taken last, may have made smaller ones needless
-            if missing + entry.slots <= 0:
-                missing += entry.slots
-                victims.remove(entry)
-        return victims
+            victims += taken
+            left = room - entry.slots
+        needed = []
+        for victim in reversed(victims):  # a large one, taken late, may have made smaller ones needless
+            if victim.slots <= left:
+                left -= victim.slots
+            else:
+                needed.append(victim)
+        return needed[::-1]
 
     def _launch(self, entry: _Entry) -> Launch:
         entry.holds = True
