@@ -63,6 +63,11 @@ class JobFolder:
         return self.path / "master.json"
 
     @property
+    def master(self) -> Path:
+        """Where the job's master listens: JSON with its ``address``, host:port."""
+        return self.path / "master.json"
+
+    @property
     def state(self) -> Path:
         """The embedded state store: what is asked of the job, and how it stands."""
         return self.path / "state.db"
