@@ -174,19 +174,20 @@ class Etcd:
         self.folder = folder
         self.port = free_port()
         self.peer_port = free_port()
+        self.scheme = "http"
 
     def initialise(self) -> subprocess.Popen[bytes]:
         return start(self.folder, "true")  # etcd makes its data folder itself
 
-    def serve(self) -> subprocess.Popen[bytes]:
-        client, peer = f"http://127.0.0.1:{self.port}", f"http://127.0.0.1:{self.peer_port}"
+    def serve(self, *options: str) -> subprocess.Popen[bytes]:
+        client, peer = f"{self.scheme}://127.0.0.1:{self.port}", f"http://127.0.0.1:{self.peer_port}"
         return start(
             self.folder,
             _program("etcd-server", "etcd"),
             *(f"--data-dir={self.folder}/data", "--log-level=error", "--logger=zap", "--bcrypt-cost=4"),
             *(f"--listen-client-urls={client}", f"--advertise-client-urls={client}"),
             *(f"--listen-peer-urls={peer}", f"--initial-advertise-peer-urls={peer}"),
-            f"--initial-cluster=default={peer}",
+            *(f"--initial-cluster=default={peer}", *options),
         )
 
     def connect(self) -> None:
@@ -270,11 +271,12 @@ def serving(*kinds: type[MariaDB] | type[PostgreSQL] | type[Etcd]) -> Iterator[d
             cleanup.callback(_stop, server, served)
             running.append((server, served))
         for server, process in running:
-            _await(server, process, deadline)
+            await_start(server, process, deadline)
         yield {server.variable: server.url for server in servers}
 
 
-def _await(server: Server, process: subprocess.Popen[bytes], deadline: float) -> None:
+def await_start(server: Server, process: subprocess.Popen[bytes], deadline: float) -> None:
+    """Return when the server that was just started lets the tests in; `deadline` is one of ``time.monotonic``."""
     while True:
         try:
             return server.connect()
