@@ -225,6 +225,12 @@ def test_nobody_goes_for_what_would_not_fit_even_then(house: House) -> None:
     assert preempted(house.submit(("job", "large"), 2, 1)) == []
 
 
+def test_nobody_goes_for_one_that_has_to_wait_for_another(house: House) -> None:
+    fill(house, ("low", 1, 0), ("high", 3, 5))
+    house.submit(("job", "large"), 4, 4)
+    assert preempted(house.submit(("job", "behind"), 1, 3)) == []
+
+
 def test_a_small_one_is_spared_if_a_large_one_has_to_go_anyway(house: House) -> None:
     fill(house, ("large", 3, 0), ("small", 1, 0))
     assert preempted(house.submit(("job", "three"), 3, 1)) == ["large"]
@@ -300,21 +306,30 @@ def test_the_number_of_known_processes_is_bounded() -> None:
 
 
 JOBS = ("", "a", "b", "c")
-EVENTS = st.one_of(
-    st.tuples(
-        st.just("submit"), st.sampled_from(JOBS), st.integers(0, 6), st.integers(0, 3), st.sampled_from(list(Role))
-    ),
-    st.tuples(st.sampled_from(["end", "terminate", "kill"]), st.integers(0, 10)),
-    st.tuples(st.sampled_from(["ready", "ready", "ready", "lose", "fail"])),
-    st.tuples(st.just("forget"), st.sampled_from(JOBS[1:])),
+SUBMIT = st.tuples(
+    st.just("submit"),
+    st.sampled_from(JOBS),
+    st.sampled_from([0, 1, 1, 1, 2, 3, 9]),
+    st.integers(0, 3),
+    st.sampled_from([Role.WORKER, Role.WORKER, Role.PROGRAM, Role.MASTER]),
 )
+EVENTS = st.one_of(
+    *[SUBMIT] * 6,
+    st.tuples(st.sampled_from(["end", "end", "terminate", "kill"]), st.integers(0, 10)),
+    st.one_of(
+        st.tuples(st.sampled_from(["ready", "ready", "lose", "fail"]), st.integers(0, 10)),
+        st.tuples(st.just("forget"), st.sampled_from(JOBS[1:])),
+    ),
+)
+FULL = st.lists(st.tuples(st.sampled_from([1, 1, 2, 3]), st.integers(0, 2)), min_size=1, max_size=5)
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.integers(1, 5), st.lists(EVENTS, max_size=60))
-def test_in_any_history_the_promises_hold(slots: int, events: list[tuple[str, ...]]) -> None:
-    house = House(slots)
+@given(FULL, st.lists(EVENTS, min_size=10, max_size=60))
+def test_in_any_history_the_promises_hold(full: list[tuple[int, int]], events: list[tuple[str, ...]]) -> None:
+    house = House(slots=sum(slots for slots, _ in full))
     house.ready()
+    fill(house, *((str(number), slots, priority) for number, (slots, priority) in enumerate(full)))
     for number, (event, *values) in enumerate(events):
         play(house, number, event, values)
         house.check()
@@ -341,11 +356,11 @@ def play(house: House, number: int, event: str, values: list[str]) -> None:
             house.terminate(alive[int(which) % len(alive)])
         case "kill", which if alive:
             house.kill(alive[int(which) % len(alive)])
-        case ("ready",) if not house.is_ready:
+        case "ready", _ if not house.is_ready:
             house.ready()
-        case ("lose",) if house.is_ready:
+        case "lose", _ if house.is_ready:
             house.lose()
-        case ("fail",) if not house.is_ready:
+        case "fail", _ if not house.is_ready:
             house.fail("no fork server")
             assert not house.waiting
         case "forget", job:
