@@ -27,6 +27,14 @@ class State(abc.ABC):
     def result(self) -> float:
         """The metric over all rows so far."""
 
+    @abc.abstractmethod
+    def arrays(self) -> list[Values]:
+        """All that it remembers, for another process."""
+
+    @abc.abstractmethod
+    def load(self, arrays: list[Values]) -> None:
+        """Remember what another state's `arrays` say. Raises: ValueError: they are not of this metric."""
+
 
 class Mean(State):
     """The mean of a value of each row.
@@ -56,6 +64,15 @@ class Mean(State):
     def result(self) -> float:
         """The mean, finished."""
         return self._finish(self._sum / self._count) if self._count else float("nan")
+
+    def arrays(self) -> list[Values]:
+        """The sum and the number of rows."""
+        return [np.array(self._sum), np.array(self._count)]
+
+    def load(self, arrays: list[Values]) -> None:
+        """Take both."""
+        total, count = arrays
+        self._sum, self._count = float(total), int(count)
 
 
 def binary_log_loss(labels: Values, logits: Values) -> Values:
@@ -107,6 +124,17 @@ class Confusion(State):
     def result(self) -> float:
         """The metric."""
         return self._read(self)
+
+    def arrays(self) -> list[Values]:
+        """The counts."""
+        return [self._counts]
+
+    def load(self, arrays: list[Values]) -> None:
+        """Take them."""
+        (counts,) = arrays
+        if counts.shape != self._counts.shape or counts.dtype != np.int64:
+            raise ValueError(f"counts {counts.dtype} {counts.shape} of {len(self._counts)} classes")
+        self._counts = counts
 
     def counts(self, label: int, prediction: int) -> float:
         """Rows of this label with this prediction."""
@@ -186,6 +214,18 @@ class RankAUC(State):
         wins = (self._counts[:, 1].astype(np.float64) * (below + 0.5 * self._counts[:, 0])).sum()
         return float(wins / positives / negatives)
 
+    def arrays(self) -> list[Values]:
+        """Distinct scores and the counts of each."""
+        self._compact()
+        return [self._scores, self._counts]
+
+    def load(self, arrays: list[Values]) -> None:
+        """Take both."""
+        scores, counts = arrays
+        if scores.ndim != 1 or counts.shape != (len(scores), 2) or counts.dtype != np.int64:
+            raise ValueError(f"counts {counts.dtype} {counts.shape} for scores {scores.shape}")
+        self._scores, self._counts = scores, counts
+
     def _add(self, scores: Values, counts: NDArray[np.int64]) -> None:
         self._pending.append((scores, counts))
         self._pending_rows += len(scores)
@@ -224,6 +264,15 @@ class _OneVersusRest(State):
     def result(self) -> float:
         areas = np.array([state.result() for state in self._of])
         return float(np.nanmean(areas)) if np.isfinite(areas).any() else float("nan")
+
+    def arrays(self) -> list[Values]:
+        return [array for state in self._of for array in state.arrays()]
+
+    def load(self, arrays: list[Values]) -> None:
+        if len(arrays) != 2 * len(self._of):
+            raise ValueError(f"{len(arrays)} arrays of {len(self._of)} classes")
+        for i, state in enumerate(self._of):
+            state.load(arrays[2 * i : 2 * i + 2])
 
 
 def _grouped(scores: Values, counts: NDArray[np.int64]) -> tuple[Values, NDArray[np.int64]]:

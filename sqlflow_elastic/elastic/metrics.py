@@ -7,7 +7,7 @@ process saw which (`Measurement.merge`). Sample and class weights do not act on 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Self
@@ -187,20 +187,41 @@ class Measurement:
                 raise ValueError(f"no metric {name!r} for {task} outputs; there are {', '.join(names_for(task))}")
             self._metrics[metric.name] = metric
         self._states: dict[str, State] = {}
+        self._classes = 0
+
+    @classmethod
+    def of(cls, names: Sequence[str], arrays: Mapping[str, Values]) -> Self:
+        """The measurement of these metrics whose `arrays` these are.
+
+        Raises:
+            ValueError, KeyError: they are of no measurement, or of another one.
+        """
+        measurement = cls(names, Task(str(arrays["task"])))
+        measurement._begin(int(arrays["classes"]))
+        for name, state in measurement._states.items():
+            own = [key for key in arrays if key.startswith(f"{name}/")]
+            state.load([arrays[f"{name}/{i}"] for i in range(len(own))])
+        return measurement
+
+    def arrays(self) -> dict[str, Values]:
+        """All that it knows of its rows, at least one, for another process: see `of`."""
+        arrays = {"task": np.array(str(self._task)), "classes": np.array(self._classes)}
+        for name, state in self._states.items():
+            arrays |= {f"{name}/{i}": array for i, array in enumerate(state.arrays())}
+        return arrays
 
     def update(self, labels: NDArray[Any], outputs: NDArray[Any]) -> None:
         """Add rows: see `Task` for shapes."""
         labels, outputs = _normal(self._task, np.asarray(labels), np.asarray(outputs))
         if not self._states:
-            classes = outputs.shape[1] if outputs.ndim > 1 else 2
-            self._states = {name: metric.tasks[self._task](classes) for name, metric in self._metrics.items()}
+            self._begin(outputs.shape[1] if outputs.ndim > 1 else 2)
         for state in self._states.values():
             state.update(labels, outputs)
 
     def merge(self, other: Measurement) -> None:
         """Add the rows that another measurement of the same metrics has seen."""
         if not self._states:
-            self._states = copy.deepcopy(other._states)
+            self._states, self._classes = copy.deepcopy(other._states), other._classes
             return
         for name, state in other._states.items():
             self._states[name].merge(state)
@@ -210,6 +231,10 @@ class Measurement:
         if not self._states:
             return dict.fromkeys(self._metrics, float("nan"))
         return {name: state.result() for name, state in self._states.items()}
+
+    def _begin(self, classes: int) -> None:
+        self._classes = classes
+        self._states = {name: metric.tasks[self._task](classes) for name, metric in self._metrics.items()}
 
 
 def evaluate(names: Sequence[str], task: Task, labels: NDArray[Any], outputs: NDArray[Any]) -> dict[str, float]:
