@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sqlflow_elastic.elastic.comm.base import WireDtype
+
 
 @dataclass(frozen=True)
 class TrainSettings:
@@ -27,6 +29,8 @@ class TrainSettings:
         verbose: 0 emits no `Progress`; 1 does.
         way: how steps are run: "auto" for the fastest, or one of "single", "fused-K" and "xla-K" with K the most steps
             a call (see `ways.Way`). All compute the same sums.
+        wire_dtype: what dense gradients are rounded to between workers, "bfloat16", "float16" or "float32"; None for
+            their own precision.
     """
 
     epochs: int = 1
@@ -41,6 +45,7 @@ class TrainSettings:
     log_every_n_steps: int | None = None
     verbose: int = 1
     way: str = "auto"
+    wire_dtype: str | None = None
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size", "max_steps", "validation_steps", "patience", "checkpoint_steps"):
@@ -50,6 +55,8 @@ class TrainSettings:
             raise ValueError(f"validation_fraction must be in [0, 1), not {self.validation_fraction}")
         if self.checkpoint_secs is not None and self.checkpoint_secs <= 0:
             raise ValueError(f"checkpoint_secs must be above 0, not {self.checkpoint_secs}")
+        if self.wire_dtype not in (None, *WireDtype):
+            raise ValueError(f"wire_dtype must be one of {', '.join(WireDtype)}, not {self.wire_dtype!r}")
 
     def _at_least_one(self, name: str) -> None:
         value = getattr(self, name)
