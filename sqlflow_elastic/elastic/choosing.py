@@ -58,8 +58,9 @@ class Choice:
         make: makes the runner of a way, without tracing it.
         state: the variables a step uses, once it is traced.
         batch_bytes: of one batch.
-        fixed: the way to use from the first step on; None to choose.
+        fixed: the way to use; None to choose.
         emit: takes a message about what was chosen.
+        wait: whether a fixed way must be used from the first step on, however long it takes to build.
 
     Attributes:
         single: the runner that also takes an epoch's short last batch.
@@ -73,6 +74,8 @@ class Choice:
         batch_bytes: int,
         fixed: Way | None,
         emit: Callable[[Event], None],
+        *,
+        wait: bool = True,
     ) -> None:
         self._make = make
         self._state = state
@@ -82,7 +85,7 @@ class Choice:
         self._left = 0
         self._gain = 1.0
         self.decided = False
-        self._trial = self._choose() if fixed is None else self._use(fixed)
+        self._trial = self._choose() if fixed is None else self._use(fixed, wait)
         self._next: tuple[Runner, int] | None = None
 
     @property
@@ -105,11 +108,13 @@ class Choice:
         """Tell how long those steps took, by `clock`."""
         self._next = self._trial.send(seconds_per_step)
 
-    def _use(self, way: Way) -> _Trial:
+    def _use(self, way: Way, wait: bool) -> _Trial:
         """Build a way, then run everything in it."""
         runner = None if way.kind is Kind.SINGLE else self._traced(way)
         if runner is not None:
             compilation = runner.compile(self._state())
+            while not wait and compilation.is_alive():
+                yield self._best, 1
             compilation.join()
             if compilation.error is None:
                 self._best = runner

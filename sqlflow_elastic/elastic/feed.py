@@ -27,10 +27,15 @@ class Feed:
         self._labels = None if dataset.labels is None else _buffer(dataset.labels, capacity)
         self._weights = np.empty(capacity, keras.config.floatx())
 
-    def rows(self, indices: Rows) -> tuple[dict[str, tf.Tensor], tf.Tensor | None, tf.Tensor]:
-        """One batch of any size: features and labels ``[b, …]``, weights ``[b]`` as `Batch` defines them."""
+    def rows(self, indices: Rows, scale: float) -> tuple[dict[str, tf.Tensor], tf.Tensor | None, tf.Tensor]:
+        """One slice of any size: features and labels ``[b, …]``, weights ``[b]`` as `Batch` defines them.
+
+        Args:
+            indices: int64 ``[b]``.
+            scale: what samples' weights are multiplied with: one by the number of samples of the global batch.
+        """
         b = len(indices)
-        self._gather(indices, 1 / b)
+        self._gather(indices, scale)
         features = {name: tf.convert_to_tensor(buffer[:b]) for name, buffer in self._features.items()}
         labels = None if self._labels is None else tf.convert_to_tensor(self._labels[:b])
         return features, labels, tf.convert_to_tensor(self._weights[:b])

@@ -23,7 +23,7 @@ class Predictor:
     def run(self, dataset: ArrayDataset, batch_rows: int = 4096) -> Iterator[NDArray[Any]]:
         """The model's outputs, ``[b, …]`` for each ``b`` rows in the dataset's order; the last piece may be shorter."""
         call = None
-        for rows in slices(len(dataset), batch_rows):
+        for rows in slices(0, len(dataset), batch_rows):
             features = {name: tensor(array[rows]) for name, array in dataset.features.items()}
             if call is None:
                 call = self._call.get_concrete_function(any_rows(features))
@@ -43,14 +43,16 @@ class Evaluator:
         self._losses = sample_losses
         self._call: Any = None
 
-    def run(self, dataset: ArrayDataset, rows: int, batch_rows: int) -> Iterator[tuple[float, Any, Array | None, Any]]:
-        """Evaluate the first ``rows`` rows.
+    def run(
+        self, dataset: ArrayDataset, start: int, stop: int, batch_rows: int
+    ) -> Iterator[tuple[float, Any, Array | None, Any]]:
+        """Evaluate the rows ``[start, stop)``.
 
         Yields:
             For each ``b`` rows: the sum of their weighted losses (NaN without `sample_losses`), their outputs ``[b,
             …]``, labels ``[b, …]`` and rows.
         """
-        for piece in slices(rows, batch_rows):
+        for piece in slices(start, stop, batch_rows):
             features = {name: tensor(array[piece]) for name, array in dataset.features.items()}
             labels = None if dataset.labels is None else tensor(dataset.labels[piece])
             count = piece.stop - piece.start
@@ -86,7 +88,7 @@ def any_rows(tensors: Any) -> Any:
     return tf.nest.map_structure(lambda t: None if t is None else tf.TensorSpec((None, *t.shape[1:]), t.dtype), tensors)
 
 
-def slices(rows: int, batch_rows: int) -> Iterator[slice]:
-    """``rows`` cut into pieces."""
-    for start in range(0, rows, batch_rows):
-        yield slice(start, min(start + batch_rows, rows))
+def slices(start: int, stop: int, batch_rows: int) -> Iterator[slice]:
+    """The rows ``[start, stop)`` cut into pieces."""
+    for first in range(start, stop, batch_rows):
+        yield slice(first, min(first + batch_rows, stop))

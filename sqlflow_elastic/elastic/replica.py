@@ -40,8 +40,11 @@ class Exchange(Protocol):
         """This member's."""
         ...
 
-    def allreduce(self, buffer: NDArray[Any]) -> None:
-        """Sum a float32, float64 or int64 vector over all members, in place; the bits are the same at all of them."""
+    def allreduce(self, buffer: NDArray[Any], exact: int = 0) -> None:
+        """Sum a float32, float64 or int64 vector over all members, in place; the bits are the same at all of them.
+
+        Its last ``exact`` elements are not rounded on the way, whatever `TrainSettings.wire_dtype` is.
+        """
         ...
 
     def allgather(self, data: bytes | memoryview | NDArray[np.uint8]) -> list[memoryview]:

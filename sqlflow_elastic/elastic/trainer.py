@@ -7,25 +7,36 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import overload
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+from sqlflow_elastic.elastic.agreement import agree
 from sqlflow_elastic.elastic.batch import Batch, Gradients, SampleLosses
 from sqlflow_elastic.elastic.choosing import Choice, clock
+from sqlflow_elastic.elastic.comm.base import WireDtype
 from sqlflow_elastic.elastic.dataset import ArrayDataset
+from sqlflow_elastic.elastic.finite import check_losses, check_weights
+from sqlflow_elastic.elastic.joint import JointStep
+from sqlflow_elastic.elastic.membership.messages import NO_STATE
+from sqlflow_elastic.elastic.meter import Meter
 from sqlflow_elastic.elastic.metrics import Task
 from sqlflow_elastic.elastic.optimizers import Optimizers, Updates
-from sqlflow_elastic.elastic.position import Extent, Position
+from sqlflow_elastic.elastic.position import Extent
+from sqlflow_elastic.elastic.replica import Exchange, Speeds
 from sqlflow_elastic.elastic.reporting import Reporter
 from sqlflow_elastic.elastic.sampling import Rows, SampleOrder
-from sqlflow_elastic.elastic.saving import Saver, copies, restore
+from sqlflow_elastic.elastic.saving import Saver
 from sqlflow_elastic.elastic.settings import TrainSettings
+from sqlflow_elastic.elastic.sharing import bounds
+from sqlflow_elastic.elastic.training_state import TrainingState
+from sqlflow_elastic.elastic.transfer import Bytes, packed, unpacked
 from sqlflow_elastic.elastic.validation import Validation
-from sqlflow_elastic.elastic.ways import Losses, Runner, Way
-from sqlflow_elastic.errors import DataError, JobCancelled, JobError
+from sqlflow_elastic.elastic.voice import Voice
+from sqlflow_elastic.elastic.ways import Kind, Losses, Runner, Way
+from sqlflow_elastic.errors import JobCancelled, JobError
 from sqlflow_elastic.events import Event, Message, Metrics
 
 
@@ -35,13 +46,13 @@ class TrainResult:
 
     Attributes:
         steps, epochs: done, those before a resumption included.
-        seconds: wall time of this run.
-        samples_per_second: samples trained on in this run, by that time.
+        seconds: wall time since this process had a state.
+        samples_per_second: samples trained on in that time, by whichever members.
         loss: mean training loss per sample of the last epoch.
         metrics: the validation's last values, or those of the best epoch if its weights were taken back; "loss" among
             them.
         stopped_early: whether the validation loss ended it.
-        way: how steps were run at the end, see `ways.Way`.
+        way: how this process ran steps alone, see `ways.Way`; "single" if it never did.
     """
 
     steps: int
@@ -55,12 +66,12 @@ class TrainResult:
 
 
 class Trainer:
-    """Trains a model on the rows of a dataset, in this process.
+    """Trains a model on the rows of a dataset: alone, or as a member of worlds that change (a `replica.Replica`).
 
     Who computes it does not change it: the order of samples depends on the seed and the number of rows only, and a step
-        is the same
-    sum over its batch in whichever way it is run, so a resumed run ends with the weights of an undisturbed one (bit by
-    bit if both run their steps in the same way, up to the rounding of floats otherwise).
+    is the same sum over its batch in whichever way and by how many members it is run. So a resumed run ends with the
+    weights of an undisturbed one (bit by bit if both run their steps in the same way, up to the rounding of floats
+    otherwise); `joint` says which layers see that a batch is split.
 
     Args:
         model: built; its weights are where training starts.
@@ -71,8 +82,8 @@ class Trainer:
         sample_losses: losses of single samples, for the validation loss.
         metrics: names of what to measure on validation rows.
         validation: rows to measure after each epoch.
-        checkpoints: folder of the checkpoints, from whose newest one `run` goes on; None for no checkpoints.
-        emit: takes events, in the thread of `run`.
+        checkpoints: folder of the checkpoints, from whose newest one `begin` goes on; None for no checkpoints.
+        emit: takes events, in the thread of `run`; of a world's members, rank 0 alone emits.
         task: what the model's outputs are, for the metrics; None to see it from labels and outputs.
 
     Raises:
@@ -101,9 +112,9 @@ class Trainer:
         self._gradients = gradients
         self._dataset = dataset
         self._settings = settings
-        self._emit = emit
+        self._voice = Voice(emit)
         self._extent = Extent.of(settings, len(dataset))
-        self._updates = Updates(model, optimizers, emit)
+        self._updates = Updates(model, optimizers, self._voice.say)
         self._validation = None
         if validation is not None and (sample_losses is not None or metrics):
             rows = (
@@ -112,63 +123,191 @@ class Trainer:
                 else settings.validation_steps * settings.batch_size
             )
             self._validation = Validation(model, validation, rows, sample_losses, metrics, task)
+        self._state = TrainingState(settings, self._extent, model, self._updates.variables)
         self._saver = None
         if checkpoints is not None:
-            self._saver = Saver(checkpoints, settings, self._extent, model, self._updates.variables, emit)
+            self._saver = Saver(checkpoints, settings, self._state, self._voice.say)
         self._order = SampleOrder(len(dataset), settings.seed)
+        self._tracing = threading.Lock()
+        self._joint = JointStep(model, gradients, self._updates, dataset, settings.batch_size, self._tracing)
         self._way = None if settings.way == "auto" else Way.parse(settings.way)
-        self._position = Position()
-        self._best: list[Any] | None = None
-        self._stop = threading.Event()
+        self._wait = True
         self._choice: Choice | None = None
+        self._stop = threading.Event()
+        self._meter = Meter()
+        self._reporter = Reporter(self._voice.say, settings, self._extent, 0)
+        self._has_state = False
+        self._first_step = 0
+        self._begun = time.monotonic()
+
+    @property
+    def step(self) -> int:
+        """Steps applied to the state; `NO_STATE` before `begin` or `take_state`."""
+        return self._state.position.step if self._has_state else NO_STATE
+
+    @property
+    def finished(self) -> bool:
+        """Whether training is at its end, the last validation included."""
+        over = self._state.position.step == self._extent.steps or self._stopped_early
+        return self._has_state and over and not self._epoch_is_over()
+
+    @property
+    def speeds(self) -> Speeds:
+        """Since the last `run` began."""
+        return self._meter.speeds(self._extent.samples(self._extent.steps) - self._extent.samples(max(self.step, 0)))
+
+    @property
+    def way(self) -> str | None:
+        """How steps are run until the end by a member alone; None before it has decided that."""
+        return None if self._decided_way is None else str(self._decided_way)
+
+    @property
+    def wire(self) -> WireDtype | None:
+        """In what dtype dense gradients are to travel; None for their own."""
+        return None if self._settings.wire_dtype is None else WireDtype(self._settings.wire_dtype)
 
     def stop(self) -> None:
         """Ask `run` to write a checkpoint after the call it is in and raise JobCancelled. For any thread or signal."""
         self._stop.set()
 
-    @property
-    def way(self) -> str | None:
-        """How steps are run until the end; None before `run` has decided that."""
-        return str(self._choice.way) if self._choice is not None and self._choice.decided else None
+    def warm_up(self) -> None:
+        """Trace all that a world of several needs, once. Changes no state; another thread may train alone meanwhile."""
+        self._joint.warm_up()
+        if self._validation is not None:
+            with self._tracing:
+                self._validation.warm_up()
 
-    def run(self) -> TrainResult:
-        """Train to the end.
+    def begin(self) -> None:
+        """Take the state of the newest checkpoint, or the initial one."""
+        self._voice.take_rank(0)
+        resumed, way = (False, None) if self._saver is None else self._saver.resume()
+        self._way = self._way or way
+        self._start_from_state()
+        if resumed:
+            self._voice.say(Message(f"training goes on after step {self.step} of {self._extent.steps}"))
+
+    def state(self) -> list[Bytes]:
+        """All of the state as it is between two steps: variables' own memory. Not to be written."""
+        return packed(self._state.capture(self._decided_way or self._way))
+
+    def take_state(self, buffers: list[Bytes]) -> None:
+        """Take on another member's state, whole or not at all. The buffers are copied.
+
+        Raises:
+            JobError: it is of another training.
+        """
+        way = self._state.restore(unpacked(buffers))
+        if self._way is None:
+            self._way, self._wait = way, False
+        self._start_from_state()
+
+    @overload
+    def run(self) -> TrainResult: ...
+
+    @overload
+    def run(self, world: Exchange | None, shares: tuple[float, ...], stop: Callable[[], bool]) -> bool: ...
+
+    def run(
+        self, world: Exchange | None = None, shares: tuple[float, ...] = (), stop: Callable[[], bool] | None = None
+    ) -> TrainResult | bool:
+        """Train to the end in this process; or, given a world, as `replica.Replica.run` says.
 
         Raises:
             JobCancelled: `stop` was called.
             DataError: a batch holds a number that is not finite.
             JobError: the loss is not finite.
+            comm.WorldBroken: see `replica.Replica.run`.
         """
-        begun = time.monotonic()
+        if stop is not None:
+            return self._run(world, shares, stop)
         try:
-            self._resume()
-            first = self._position.step
-            self._choice = choice = self._ways()
-            stopped_early = self._train(choice)
+            self.begin()
+            if not self._run(None, (), self._stop.is_set):
+                self.checkpoint()
+                raise JobCancelled(f"training was stopped after step {self.step} of {self._extent.steps}")
+            return self.result()
         finally:
-            if self._saver is not None:
-                self._saver.close()
-        self._check_weights()
-        if self._best is not None:
-            restore(self._model.variables, self._best)
-        position, seconds = self._position, time.monotonic() - begun
+            self.close()
+
+    def result(self) -> TrainResult:
+        """What training came to, once it is finished. Takes back the best weights, if there are any.
+
+        Raises:
+            JobError: weights are not finite.
+        """
+        position, state = self._state.position, self._state
+        check_weights(self._model, position.step)
+        state.take_back_best()
+        seconds = time.monotonic() - self._begun
+        samples = self._extent.samples(position.step) - self._extent.samples(self._first_step)
         return TrainResult(
             steps=position.step,
             epochs=position.epoch,
             seconds=seconds,
-            samples_per_second=(self._extent.samples(position.step) - self._extent.samples(first)) / seconds,
+            samples_per_second=samples / seconds,
             loss=position.loss,
-            metrics=position.metrics if self._best is None else position.best_metrics,
-            stopped_early=stopped_early,
-            way=str(choice.way),
+            metrics=position.metrics if state.best is None else position.best_metrics,
+            stopped_early=self._stopped_early,
+            way=str(Way(Kind.SINGLE) if self._choice is None else self._choice.way),
         )
 
-    def _resume(self) -> None:
-        resumed = None if self._saver is None else self._saver.resume()
-        if resumed is not None:
-            self._position, self._best = resumed.position, resumed.best
-            self._way = self._way or resumed.way
-            self._emit(Message(f"training goes on after step {self._position.step} of {self._extent.steps}"))
+    def checkpoint(self) -> None:
+        """Write a checkpoint of the state as it is; returns when it is on disk or given up with a warning."""
+        if self._saver is not None:
+            self._saver.save(self._decided_way)
+            self._saver.flush()
+
+    def close(self) -> None:
+        """Wait for a checkpoint that is being written; write no more."""
+        if self._saver is not None:
+            self._saver.close()
+
+    @property
+    def _decided_way(self) -> Way | None:
+        return self._choice.way if self._choice is not None and self._choice.decided else None
+
+    @property
+    def _stopped_early(self) -> bool:
+        patience = self._settings.patience
+        return patience is not None and self._state.position.waited >= patience
+
+    def _start_from_state(self) -> None:
+        self._reporter = Reporter(self._voice.say, self._settings, self._extent, self._state.position.step)
+        self._has_state = True
+        self._first_step, self._begun = self._state.position.step, time.monotonic()
+
+    def _run(self, world: Exchange | None, shares: tuple[float, ...], stop: Callable[[], bool]) -> bool:
+        self._meter = Meter()
+        if world is None or world.place.size == 1:
+            self._voice.take_rank(0)
+            ended = self._train_alone(stop)
+        else:
+            self._voice.take_rank(world.place.rank)
+            ended = self._train_together(world, shares, stop)
+        if ended:
+            self._reporter.end()
+        return ended
+
+    def _train_alone(self, stop: Callable[[], bool]) -> bool:
+        self._choice = choice = self._choice or self._ways()
+        while not self.finished:
+            if stop():
+                return False
+            if self._epoch_is_over():
+                self._end_epoch(None, ())
+            else:
+                self._step_alone(choice)
+        return True
+
+    def _train_together(self, world: Exchange, shares: tuple[float, ...], stop: Callable[[], bool]) -> bool:
+        if agree(world, self._state):
+            self._tell_epoch()
+        while not self.finished:
+            if self._epoch_is_over():
+                self._end_epoch(world, shares)
+            elif self._step_together(world, shares, stop()):
+                return False
+        return True
 
     def _ways(self) -> Choice:
         return Choice(
@@ -176,42 +315,22 @@ class Trainer:
             lambda: [v.value for v in (*self._model.variables, *self._updates.variables)] + self._updates.scratch,
             self._dataset.row_bytes * self._settings.batch_size,
             self._way,
-            self._emit,
+            self._voice.say,
+            wait=self._wait,
         )
 
     def _step(self, batch: Batch) -> tf.Tensor:
         """One step, as graph code."""
-        loss, gradients = self._gradients(self._model, batch)
-        self._updates.apply(gradients)
+        with self._tracing:
+            loss, gradients = self._gradients(self._model, batch)
+            self._updates.apply(gradients)
         return loss
 
-    def _train(self, choice: Choice) -> bool:
-        """All steps that are left. Returns whether the validation loss ended them early."""
-        reporter = Reporter(self._emit, self._settings, self._extent, self._position.step)
-        stopped_early = False
-        while not stopped_early:
-            if self._stop.is_set():
-                self._save(choice)
-                raise JobCancelled(f"training was stopped after step {self._position.step} of {self._extent.steps}")
-            if self._epoch_is_over():
-                stopped_early = self._end_epoch()
-            elif self._position.step < self._extent.steps:
-                reporter.steps_done(self._call(choice))
-                if self._saver is not None:
-                    self._saver.save_if_due(self._position, self._best, choice.way if choice.decided else None)
-            else:
-                break
-        reporter.end()
-        return stopped_early
-
-    def _save(self, choice: Choice) -> None:
-        if self._saver is not None:
-            self._saver.save(self._position, self._best, choice.way if choice.decided else None)
-
-    def _call(self, choice: Choice) -> Losses:
-        """Run the steps of one call. Returns the loss of each."""
-        position, batch_size = self._position, self._extent.batch_size
-        start = (position.step - position.epoch * self._extent.steps_per_epoch) * batch_size
+    def _step_alone(self, choice: Choice) -> None:
+        """Run the steps of one call."""
+        position, batch_size = self._state.position, self._extent.batch_size
+        began = time.perf_counter()
+        start = self._start()
         left = self._extent.steps - position.step
         whole = min((self._extent.rows - start) // batch_size, left)
         if self._saver is not None:
@@ -223,60 +342,63 @@ class Trainer:
             runner, most = choice.next(left)
             steps = min(whole, most)
             rows = self._order.take(position.epoch, start, start + steps * batch_size)
-            began = clock()
+            began_by_clock = clock()
             losses = runner.run(rows)
-            choice.took((clock() - began) / steps)
-        self._check_losses(losses, rows)
+            choice.took((clock() - began_by_clock) / steps)
+        seconds = time.perf_counter() - began
+        self._done(losses, rows)
+        self._meter.add(len(rows), seconds, len(rows), seconds, settled=choice.decided)
+
+    def _step_together(self, world: Exchange, shares: tuple[float, ...], flag: bool) -> bool:
+        """Take one step. Returns whether a member raised its flag."""
+        began = time.perf_counter()
+        start = self._start()
+        rows = self._order.take(self._state.position.epoch, start, start + self._extent.batch_size)
+        step = self._joint.run(world, rows, bounds(len(rows), world.place.size, shares), flag)
+        self._done(np.array([step.loss]), rows)
+        self._meter.add(len(rows), time.perf_counter() - began, step.own, step.own_seconds, settled=True)
+        return step.flagged
+
+    def _start(self) -> int:
+        """Where the next batch begins in its epoch."""
+        position = self._state.position
+        return (position.step - position.epoch * self._extent.steps_per_epoch) * self._extent.batch_size
+
+    def _done(self, losses: Losses, rows: Rows) -> None:
+        """Steps are applied: count, report and save."""
+        position = self._state.position
+        check_losses(losses, rows, self._extent.batch_size, self._dataset, position)
         position.step += len(losses)
         position.loss_sum += float(losses.sum()) * (len(rows) / len(losses))
-        return losses
-
-    def _check_losses(self, losses: Losses, rows: Rows) -> None:
-        bad = np.flatnonzero(~np.isfinite(losses))
-        if not len(bad):
-            return
-        step = self._position.step + int(bad[0]) + 1
-        batch = rows[bad[0] * self._extent.batch_size : (bad[0] + 1) * self._extent.batch_size]
-        for name, array in self._dataset.arrays().items():
-            values = array[batch]
-            if np.issubdtype(values.dtype, np.inexact) and not np.isfinite(values).all():
-                raise DataError(f"step {step} met a value in {name} that is not a finite number")
-        raise JobError(
-            f"the loss became {losses[bad[0]]} at step {step} (epoch {self._position.epoch + 1}); its batch's numbers "
-            "are finite, so the learning rate is probably too high, or the loss is not defined for these labels"
-        )
-
-    def _check_weights(self) -> None:
-        """The last step's update has no loss after it that would show it."""
-        for variable in self._model.trainable_variables:
-            if not bool(tf.reduce_all(tf.math.is_finite(variable.value))):
-                raise JobError(
-                    f"{variable.path} holds numbers that are not finite after step {self._position.step}; "
-                    "the learning rate is probably too high"
-                )
+        self._reporter.steps_done(losses)
+        if self._saver is not None and self._voice.leads:
+            self._saver.save_if_due(self._decided_way)
 
     def _epoch_is_over(self) -> bool:
         """Whether an epoch, or the part of it that ``max_steps`` allows, is trained and not yet validated."""
-        begun = self._position.epoch * self._extent.steps_per_epoch
-        done = self._position.step - begun
-        return done == self._extent.steps_per_epoch or (done > 0 and self._position.step == self._extent.steps)
+        position = self._state.position
+        done = position.step - position.epoch * self._extent.steps_per_epoch
+        return done == self._extent.steps_per_epoch or (done > 0 and position.step == self._extent.steps)
 
-    def _end_epoch(self) -> bool:
-        """Report and validate. Returns whether training stops here."""
-        position = self._position
+    def _end_epoch(self, world: Exchange | None, shares: tuple[float, ...]) -> None:
+        """Validate and report."""
+        position = self._state.position
+        # First what may break: until it is done, the epoch is not over.
+        metrics = None if self._validation is None else self._validation.run(world, shares)
         samples = self._extent.samples(position.step) - position.epoch * self._extent.rows
         position.loss, position.loss_sum = position.loss_sum / samples, 0.0
         position.epoch += 1
-        self._emit(Metrics("train", position.step, position.epoch, {"loss": position.loss}))
-        if self._validation is None:
-            return False
-        position.metrics = self._validation.run()
-        self._emit(Metrics("validation", position.step, position.epoch, position.metrics))
-        if self._settings.patience is None:
-            return False
-        if position.metrics["loss"] < position.best_loss:
-            position.best_loss, position.best_metrics, position.waited = position.metrics["loss"], position.metrics, 0
-            self._best = copies(self._model.variables)
-        else:
-            position.waited += 1
-        return position.waited >= self._settings.patience
+        if metrics is not None:
+            position.metrics = metrics
+            if self._state.keeps_best and metrics["loss"] < position.best_loss:
+                position.best_loss, position.best_metrics, position.waited = metrics["loss"], metrics, 0
+                self._state.keep_best()
+            elif self._state.keeps_best:
+                position.waited += 1
+        self._tell_epoch()
+
+    def _tell_epoch(self) -> None:
+        position = self._state.position
+        self._voice.say(Metrics("train", position.step, position.epoch, {"loss": position.loss}))
+        if self._validation is not None:
+            self._voice.say(Metrics("validation", position.step, position.epoch, position.metrics))

@@ -1,16 +1,21 @@
-"""What validation rows say about a model, and when that stops training."""
+"""What validation rows say about a model."""
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
+from typing import Any
 
 import keras
 import numpy as np
+from numpy.typing import NDArray
 
 from sqlflow_elastic.elastic.batch import SampleLosses
 from sqlflow_elastic.elastic.dataset import ArrayDataset
 from sqlflow_elastic.elastic.metrics import Measurement, Task
 from sqlflow_elastic.elastic.predictor import Evaluator
+from sqlflow_elastic.elastic.replica import Exchange
+from sqlflow_elastic.elastic.sharing import bounds
 
 _BATCH_BYTES = 4 * 2**20
 _BATCH_ROWS = 4096
@@ -38,22 +43,71 @@ class Validation:
         task: Task | None,
     ) -> None:
         self._evaluator = Evaluator(model, sample_losses)
+        self._has_loss = sample_losses is not None
         self._dataset = dataset
         self._rows = min(rows, len(dataset))
         self._metrics = metrics
         self._task = task
         self._batch_rows = max(1, min(_BATCH_ROWS, _BATCH_BYTES // dataset.row_bytes))
 
-    def run(self) -> dict[str, float]:
-        """``loss``: the mean weighted loss per sample, without regularization; then the metrics by their names."""
+    def warm_up(self) -> None:
+        """Trace what `run` needs."""
+        self._measure(0, 1)
+
+    def run(self, world: Exchange | None, shares: tuple[float, ...]) -> dict[str, float]:
+        """``loss``: the mean weighted loss per sample, without regularization; then the metrics by their names.
+
+        Each member measures a part of the rows, and all have the same values in the end. Metrics that count rows, such
+        as AUC, do not depend on the parts; sums are added in another order.
+
+        Raises:
+            comm.WorldBroken: members did not all measure their part.
+        """
+        if world is None:
+            loss, measurement = self._measure(0, self._rows)
+        else:
+            ends = bounds(self._rows, world.place.size, shares)
+            rank = world.place.rank
+            parts = world.allgather(_packed(*self._measure(ends[rank], ends[rank + 1])))
+            loss, measurement = self._merged(parts)
+        values = {"loss": loss / self._rows} if self._has_loss else {}
+        return values if measurement is None else {**values, **measurement.results()}
+
+    def _measure(self, start: int, stop: int) -> tuple[float, Measurement | None]:
+        """The sum of the losses of some rows and their metrics; None without metrics or without rows."""
         total = 0.0
         measurement: Measurement | None = None
-        for loss, outputs, labels, _ in self._evaluator.run(self._dataset, self._rows, self._batch_rows):
+        for loss, outputs, labels, _ in self._evaluator.run(self._dataset, start, stop, self._batch_rows):
             total += loss
             if self._metrics and labels is not None:
                 if measurement is None:
-                    task = self._task or Task.of(labels, outputs)
-                    measurement = Measurement(self._metrics, task)
+                    measurement = Measurement(self._metrics, self._task or Task.of(labels, outputs))
                 measurement.update(labels, outputs)
-        values = {} if np.isnan(total) else {"loss": total / self._rows}
-        return values if measurement is None else {**values, **measurement.results()}
+        return total, measurement
+
+    def _merged(self, parts: Sequence[memoryview]) -> tuple[float, Measurement | None]:
+        """All members' parts, in the order of their ranks."""
+        total = 0.0
+        merged: Measurement | None = None
+        for part in parts:
+            arrays = _unpacked(part)
+            total += float(arrays.pop("loss"))
+            if arrays:
+                measurement = Measurement.of(self._metrics, arrays)
+                if merged is None:
+                    merged = measurement
+                else:
+                    merged.merge(measurement)
+        return total, merged
+
+
+def _packed(loss: float, measurement: Measurement | None) -> memoryview:
+    arrays: dict[str, Any] = {} if measurement is None else measurement.arrays()
+    file = io.BytesIO()
+    np.savez(file, allow_pickle=False, loss=np.array(loss), **arrays)
+    return file.getbuffer()
+
+
+def _unpacked(part: memoryview) -> dict[str, NDArray[Any]]:
+    with np.load(io.BytesIO(part), allow_pickle=False) as file:
+        return {name: file[name] for name in file.files}

@@ -25,6 +25,7 @@ from sqlflow_elastic.elastic.batch import Batch
 from sqlflow_elastic.elastic.dataset import ArrayDataset
 from sqlflow_elastic.elastic.feed import Feed
 from sqlflow_elastic.elastic.sampling import Rows
+from sqlflow_elastic.elastic.stand_ins import stand_ins
 
 logger = logging.getLogger(__name__)
 
@@ -82,7 +83,7 @@ class Runner:
         self._batch_size = batch_size
         self._feed = Feed(dataset, way.steps * batch_size)
         self._call: Any = None
-        self._specs = _specs(dataset, None if way.kind is Kind.SINGLE else (way.steps, batch_size))
+        self._specs = specs(dataset, None if way.kind is Kind.SINGLE else (way.steps, batch_size))
 
     def trace(self) -> None:
         """Build the graph; training's state does not change."""
@@ -100,7 +101,7 @@ class Runner:
         """
         self.trace()
         if self.way.kind is Kind.SINGLE:
-            return np.array([self._call(*self._feed.rows(indices))], np.float64)
+            return np.array([self._call(*self._feed.rows(indices, 1 / len(indices)))], np.float64)
         steps = len(indices) // self._batch_size
         losses = self._call(*self._feed.stacked(indices, self._batch_size), tf.constant(steps))
         return losses.numpy()[:steps].astype(np.float64)  # type: ignore[no-any-return]
@@ -153,19 +154,7 @@ class Compilation:
 
     def begin(self, inputs: tuple[Any, ...]) -> None:
         """Start, with inputs that make the function run no step."""
-        captured = list(self._function.captured_inputs)
-        # Zeros from the system are pages that take no memory until somebody writes them.
-        stand_ins = {
-            id(v.handle): tf.Variable(np.zeros(v.shape, v.dtype.as_numpy_dtype), trainable=False) for v in self._state
-        }
-        unknown = [tensor.name for tensor in captured if tensor.dtype == tf.resource and id(tensor) not in stand_ins]
-        if unknown:
-            self._fail(ValueError(f"a step uses resources that are no variables of the model: {unknown}"))
-            return
-        handles = [stand_ins[id(tensor)].handle if id(tensor) in stand_ins else tensor for tensor in captured]
-        self._function.set_external_captures(handles)
-        # The stand-ins must live until the call is done.
-        self._thread = threading.Thread(target=self._run, args=(inputs, captured, stand_ins), name="xla-compilation")
+        self._thread = threading.Thread(target=self._run, args=(inputs,), name="xla-compilation")
         self._thread.start()
 
     def is_alive(self) -> bool:
@@ -177,19 +166,17 @@ class Compilation:
         if self._thread is not None:
             self._thread.join()
 
-    def _run(self, inputs: tuple[Any, ...], captured: list[Any], stand_ins: dict[int, tf.Variable]) -> None:
+    def _run(self, inputs: tuple[Any, ...]) -> None:
         try:
-            self._function(*inputs)
+            with stand_ins(self._function, self._state):
+                self._function(*inputs)
         except Exception as error:  # noqa: BLE001 - an operation without a kernel, out of memory …: the way is dropped
-            self._fail(error)
-        self._function.set_external_captures(captured)
-
-    def _fail(self, error: Exception) -> None:
-        logger.debug("XLA does not compile the step: %s", error)
-        self.error = error
+            logger.debug("XLA does not compile the step: %s", error)
+            self.error = error
 
 
-def _specs(dataset: ArrayDataset, leading: tuple[int, int] | None) -> tuple[Any, Any, Any]:
+def specs(dataset: ArrayDataset, leading: tuple[int, int] | None) -> tuple[Any, Any, Any]:
+    """The specs of features, labels and weights, whose first sizes these are; None: one slice of any size."""
     shape = leading or (None,)
 
     def spec(array: NDArray[Any]) -> tf.TensorSpec:

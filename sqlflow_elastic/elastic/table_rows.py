@@ -1,0 +1,75 @@
+"""Gradients of tables between members: as the rows that a batch names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from sqlflow_elastic.elastic.replica import Exchange
+
+Numbers = NDArray[Any]
+
+
+class TableRows:
+    """Gathers the members' rows of a model's tables.
+
+    Args:
+        shapes: the tables', ``[rows, …]`` each.
+        dtype: in which rows travel.
+    """
+
+    def __init__(self, shapes: Sequence[tuple[int, ...]], dtype: tf.DType) -> None:
+        self._shapes = shapes
+        self._widths = [int(np.prod(shape[1:])) for shape in shapes]
+        self._dtype = np.dtype(dtype.as_numpy_dtype)
+
+    @staticmethod
+    def joined(gradients: Sequence[tf.IndexedSlices], dtype: tf.DType) -> tuple[tf.Tensor, tf.Tensor]:
+        """Graph code: all tables' gradients in two vectors.
+
+        Returns:
+            int64: how many rows each table has in it, then all their indices; and all their values.
+        """
+        counts = tf.stack([tf.size(gradient.indices, out_type=tf.int64) for gradient in gradients])
+        indices = [tf.cast(tf.reshape(gradient.indices, [-1]), tf.int64) for gradient in gradients]
+        values = [tf.cast(tf.reshape(gradient.values, [-1]), dtype) for gradient in gradients]
+        return tf.concat([counts, *indices], 0), tf.concat(values, 0)
+
+    def gathered(self, world: Exchange, indices: tf.Tensor, values: tf.Tensor) -> list[tuple[Numbers, Numbers]]:
+        """Each table's indices ``[n]`` and rows ``[n, …]`` of all members, in rank order.
+
+        Args:
+            world: this member's.
+            indices, values: this member's, see `joined`.
+
+        Raises:
+            comm.WorldBroken: not all members gave theirs.
+        """
+        own = [np.asarray(memoryview(indices)), np.asarray(memoryview(values))]
+        length = np.array([own[0].nbytes])
+        parts = world.allgather(np.concatenate([array.view(np.uint8) for array in (length, *own)]))
+        return self.split([self._read(part) for part in parts])
+
+    def split(self, parts: Sequence[tuple[Any, Any]]) -> list[tuple[Numbers, Numbers]]:
+        """Each table's indices and rows, from the two vectors of each member."""
+        tables = len(self._shapes)
+        indices: list[list[Numbers]] = [[] for _ in range(tables)]
+        values: list[list[Numbers]] = [[] for _ in range(tables)]
+        for whole, numbers in parts:
+            at, value_at = tables, 0
+            for table, (count, width) in enumerate(zip(whole[:tables].tolist(), self._widths, strict=True)):
+                indices[table].append(whole[at : at + count])
+                values[table].append(numbers[value_at : value_at + count * width])
+                at, value_at = at + count, value_at + count * width
+        return [
+            (np.concatenate(indices[table]), np.concatenate(values[table]).reshape(-1, *self._shapes[table][1:]))
+            for table in range(tables)
+        ]
+
+    def _read(self, part: memoryview) -> tuple[Numbers, Numbers]:
+        length = int(np.frombuffer(part, np.int64, 1)[0])
+        return np.frombuffer(part[8 : 8 + length], np.int64), np.frombuffer(part[8 + length :], self._dtype)
