@@ -101,7 +101,7 @@ class StartWorker:
 
 @dataclass(frozen=True)
 class EndWorker:
-    """End a worker's process: ``kill`` at once, else SIGTERM and the cluster's grace. Nothing happens to an ended one."""
+    """End a worker's process: ``kill`` at once, else SIGTERM and the cluster's grace. An ended one stays ended."""
 
     name: str
     kill: bool

@@ -163,7 +163,10 @@ class Progress:
 
 @dataclass(frozen=True)
 class TaskWanted:
-    """Give me a task of a queue; ``total`` is the same in every worker. Answered by `Task`, or `NoTask` if all are done."""
+    """Give me a task of a queue; ``total`` is the same in every worker.
+
+    Answered by `Task`, or by `NoTask` when all are done.
+    """
 
     queue: str
     total: int

@@ -300,10 +300,10 @@ class WorkerMachine:
                     seconds = 0.0 if self._stood_at is None else now - self._stood_at
                     self._say(messages.Running(version, step, seconds))
                 return
-            case BoundaryReached(_, step):
+            case BoundaryReached(version, step):
                 self.step, self._doing, self._stood_at = step, _Doing.WAITING, now
-                if self.standing is Standing.RUNNING:
-                    self.standing = Standing.STOPPED
+                # Without an order for the next world it is another member's flag, whose order is on its way.
+                self._broke(version, None, "stopped between two steps")
             case RingBroke(version, step, suspect, reason):
                 self.step, self._doing, self._stood_at = step, _Doing.WAITING, now
                 self._broke(version, suspect, reason)

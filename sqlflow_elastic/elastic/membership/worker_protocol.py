@@ -1,8 +1,8 @@
 """What a worker's machine is told, and what it has done.
 
 A worker has two threads. Its *member thread* owns the machine, the stream to the master and the clock. Its *main
-thread* owns TensorFlow: it runs the program, and where the program trains, it carries out orders, one at a time: the machine
-gives it the next one only when the one before is answered.
+thread* owns TensorFlow: it runs the program, and where the program trains, it carries out orders, one at a time: the
+machine gives it the next one only when the one before is answered.
 
 Orders, for the main thread: `Connect`, `Take`, `GiveTask`, `NoMoreTasks`, and `Exit` with a checkpoint.
 All other commands are carried out at once by the member thread.
@@ -193,7 +193,7 @@ class Take:
 
 @dataclass(frozen=True)
 class WantBoundary:
-    """Raise the flag that lets all members of this version stop together between two steps, or the one in a world of one.
+    """Raise the flag that lets all members of this version stop together between two steps; or the only one.
 
     At once; it stays raised for that version, also where its steps have not begun.
     """

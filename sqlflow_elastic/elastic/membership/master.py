@@ -1,0 +1,392 @@
+"""What a job's master does about what its workers say and what happens to them.
+
+The parts: `Worlds` decides who trains together, `Staff` how many processes there are, `Sizing` how many there should
+be, `Dealing` who does work that is not a step, `Ending` how all ends. This one takes the events in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from sqlflow_elastic.elastic.membership import messages
+from sqlflow_elastic.elastic.membership.deadlines import Alarm
+from sqlflow_elastic.elastic.membership.dealing import Dealing
+from sqlflow_elastic.elastic.membership.desk import Desk, Worker
+from sqlflow_elastic.elastic.membership.ending import Ending
+from sqlflow_elastic.elastic.membership.master_protocol import (
+    Cancelled,
+    Disconnected,
+    EndJob,
+    EndWorker,
+    MasterCommand,
+    MasterEvent,
+    Outcome,
+    Persist,
+    Phase,
+    ProcessChanged,
+    Received,
+    Send,
+    StartWorker,
+    Tell,
+    Tick,
+)
+from sqlflow_elastic.elastic.membership.messages import Standing
+from sqlflow_elastic.elastic.membership.sizing import Sizing
+from sqlflow_elastic.elastic.membership.spec import JobSpec
+from sqlflow_elastic.elastic.membership.staff import Staff, cause
+from sqlflow_elastic.elastic.membership.tasks import TotalChangedError
+from sqlflow_elastic.elastic.membership.worlds import Worlds
+
+__all__ = [
+    "Cancelled",
+    "Disconnected",
+    "EndJob",
+    "EndWorker",
+    "MasterCommand",
+    "MasterEvent",
+    "MasterMachine",
+    "Outcome",
+    "Persist",
+    "Phase",
+    "ProcessChanged",
+    "Received",
+    "Send",
+    "StartWorker",
+    "Tell",
+    "Tick",
+]
+
+
+class MasterMachine:
+    """A master, as a function of what happened. The first event is a `Tick`.
+
+    Args:
+        spec: of the job.
+        now: seconds of a clock that never goes back; the same for `handle`.
+    """
+
+    def __init__(self, spec: JobSpec, now: float) -> None:
+        self._begin(spec, {}, (), now)
+
+    @classmethod
+    def adopt(
+        cls, spec: JobSpec, stored: Mapping[str, Any], processes: Iterable[ProcessChanged], now: float
+    ) -> MasterMachine:
+        """The next master of a job.
+
+        Args:
+            stored: what masters of the job have persisted, by key.
+            processes: all of the job's processes that the cluster knows, listed after the master before has died.
+        """
+        machine = cls.__new__(cls)
+        machine._begin(spec, stored, processes, now)
+        return machine
+
+    def _begin(self, spec: JobSpec, stored: Mapping[str, Any], processes: Iterable[ProcessChanged], now: float) -> None:
+        self._spec = spec
+        self._desk = Desk(spec)
+        self._sizing = Sizing(spec, stored.get("sizing"))
+        self._worlds = Worlds(self._desk, self._sizing, stored)
+        self._staff = Staff(self._desk, self._sizing, stored)
+        self._dealing = Dealing(self._desk, self._staff.restarts, stored)
+        self._ending = Ending(self._desk)
+        self._new = not stored
+        self._stored_end = stored.get("status")
+        for process in processes:
+            if process.phase is not Phase.ENDED:
+                self._add(process, now)
+        self._adopting = any(worker.phase is Phase.RUNNING for worker in self._desk.workers.values())
+        self._desk.deadlines.set(Alarm.BEGIN, "", now)
+        if self._adopting:
+            self._desk.deadlines.set(Alarm.ADOPT, "", now + spec.adopt)
+
+    def _add(self, process: ProcessChanged, now: float) -> Worker:
+        worker = Worker(process.name, self._staff.restarts.generation, process.phase)
+        self._desk.workers[worker.name] = worker
+        self._desk.staffing = True
+        if process.phase is Phase.RUNNING:
+            self._desk.deadlines.set(Alarm.HELLO, worker.name, now + self._spec.hello)
+        return worker
+
+    @property
+    def next_wake(self) -> float:
+        """When the next `Tick` is due, in the time of `handle`; infinity for never."""
+        return self._desk.deadlines.next
+
+    def handle(self, event: MasterEvent, now: float) -> list[MasterCommand]:
+        """What is to be done about an event, in order."""
+        desk = self._desk
+        desk.commands = []
+        match event:
+            case Received(name, message):
+                self._received(name, message, now)
+            case Disconnected(name):
+                self._disconnected(name, now)
+            case ProcessChanged():
+                self._process_changed(event, now)
+            case Cancelled(reason):
+                self._finish(EndJob(Outcome.CANCELLED, text=reason), now)
+            case Tick():
+                pass
+        while (alarm := desk.deadlines.pop(now)) is not None:
+            self._ring(*alarm, now)
+        self._follow(now)
+        return desk.commands
+
+    def _follow(self, now: float) -> None:
+        """Draw the consequences, until there are none."""
+        desk = self._desk
+        while True:
+            while desk.lost:
+                self._lost(*desk.lost.pop(0), now)
+            if self._ending.begun:
+                self._ending.settle()
+                return
+            if self._adopting:
+                if any(worker.phase is Phase.RUNNING and not worker.met for worker in desk.workers.values()):
+                    return
+                self._adopted()
+            self._worlds.settle(now)
+            if desk.staffing:
+                desk.staffing = False
+                # While somebody has trained to the end, nobody else is needed.
+                if not self._worlds.finished:
+                    attempt = self._worlds.attempt
+                    self._staff.settle(attempt.ranks if attempt is not None else {}, now)
+            self._dealing.settle()
+            if not desk.lost and not desk.staffing:
+                return
+
+    def _lost(self, worker: Worker, why: str, now: float) -> None:
+        self._dealing.lost(worker)
+        self._worlds.lost(worker, why)
+        if worker.given_up and not worker.leaving:
+            self._count_death(worker, "their master, which lost them,", now)
+
+    def _ring(self, alarm: Alarm, name: str, now: float) -> None:
+        """An alarm's time has come."""
+        worker = self._desk.workers.get(name)
+        match alarm:
+            case Alarm.BEGIN:
+                self._first(now)
+            case Alarm.CHANGE:
+                self._worlds.overdue(now)
+            case Alarm.SHARES:
+                self._worlds.look_at_shares(now)
+            case Alarm.RESTART:
+                self._desk.staffing = True
+            case Alarm.ADOPT:
+                self._give_up_the_silent(now)
+            case Alarm.END:
+                self._ending.overdue(now)
+            case _ if worker is not None:
+                self._ring_for(alarm, worker, now)
+
+    def _ring_for(self, alarm: Alarm, worker: Worker, now: float) -> None:
+        match alarm:
+            case Alarm.KILL:
+                self._desk.kill(worker, now)
+            case Alarm.LEAVE:
+                self._desk.give_up(worker, f"{worker.name} did not leave in time", now)
+            case Alarm.HELLO:
+                self._desk.give_up(worker, f"{worker.name} said nothing since it was started", now)
+            case Alarm.RECONNECT:
+                self._desk.give_up(worker, f"{worker.name} is out of touch", now)
+            case Alarm.SILENCE:
+                silence = self._silence(worker)
+                if now < worker.heard + silence:
+                    self._desk.deadlines.set(Alarm.SILENCE, worker.name, worker.heard + silence)
+                elif worker.connected:
+                    self._desk.give_up(worker, f"{worker.name} was silent for {silence:.3g} s", now)
+            case _:
+                raise ValueError(f"{alarm} concerns no worker")
+
+    def _silence(self, worker: Worker) -> float:
+        warming = worker.standing is Standing.WARMING
+        return max(self._spec.silence, self._spec.warming) if warming else self._spec.silence
+
+    # Beginning.
+
+    def _first(self, now: float) -> None:
+        if self._stored_end is not None:
+            stored = dict(self._stored_end)
+            self._finish(EndJob(Outcome(stored.pop("outcome")), **stored), now)
+            return
+        most = self._spec.most
+        if self._new and most < self._spec.workers:
+            rows, busy = ("1 row", "1 worker") if most == 1 else (f"{most} rows", f"{most} workers")
+            text = f"a batch of {rows} keeps at most {busy} busy; {self._spec.workers} were asked for"
+            self._desk.inform(text, level="warning")
+        if not self._new:
+            self._desk.inform("a new master took over")
+
+    def _give_up_the_silent(self, now: float) -> None:
+        for worker in list(self._desk.workers.values()):
+            if worker.phase is Phase.RUNNING and not worker.met:
+                self._desk.give_up(worker, f"{worker.name} did not answer the new master", now)
+                worker.met = True
+
+    def _adopted(self) -> None:
+        self._adopting = False
+        self._desk.deadlines.clear(Alarm.ADOPT)
+        self._dealing.open = True
+        self._worlds.adopted()
+
+    # Workers.
+
+    def _received(self, name: str, message: messages.FromWorker, now: float) -> None:
+        worker = self._desk.workers.get(name)
+        if worker is None or worker.given_up:
+            if isinstance(message, messages.Hello):
+                self._turn_away(name, worker, now)
+            return
+        worker.heard = now
+        if isinstance(message, messages.Progress):
+            self._progress(worker, message, now)
+            return
+        try:
+            self._hear(worker, message, now)
+        except TotalChangedError as error:
+            self._finish(EndJob(Outcome.FAILED, text=str(error), worker=name), now)
+
+    def _hear(self, worker: Worker, message: messages.FromWorker, now: float) -> None:
+        match message:
+            case messages.Hello():
+                self._greet(worker, message, now)
+            case messages.Ready(step):
+                worker.standing, worker.step = Standing.READY, step
+                self._desk.deadlines.set(Alarm.SILENCE, worker.name, now + self._spec.silence)
+                self._worlds.ready(worker)
+            case messages.Prepared(version, step):
+                worker.standing, worker.step = Standing.PREPARED, step
+                self._worlds.prepared(worker, version, step, now)
+            case messages.Running(version, step, seconds):
+                worker.standing, worker.step = Standing.RUNNING, step
+                self._worlds.running(worker, version, step, seconds, now)
+            case messages.Broken():
+                worker.standing, worker.step = Standing.STOPPED, message.step
+                self._worlds.broken(worker, message, now)
+            case messages.Leaving():
+                self._desk.leaves(worker, now)
+                self._worlds.leaving(worker)
+            case messages.Left():
+                worker.left = True
+                self._desk.leaves(worker, now)
+                self._desk.lost.append((worker, f"{worker.name} left"))
+            case messages.Finished(step):
+                worker.standing, worker.step = Standing.FINISHED, step
+                self._worlds.finished.add(worker.name)
+            case messages.TaskWanted(queue, total):
+                self._dealing.wanted(worker, messages.Wish(queue, total))
+            case messages.TaskDone(queue, index):
+                self._dealing.done(worker, queue, index)
+            case messages.Completed():
+                self._finish(EndJob(Outcome.SUCCEEDED), now)
+            case messages.Failed(event):
+                self._finish(EndJob(Outcome.FAILED, event=event, worker=worker.name), now)
+            case messages.Told(event):
+                self._desk.commands.append(Tell(event))
+
+    def _progress(self, worker: Worker, message: messages.Progress, now: float) -> None:
+        attempt = self._worlds.attempt
+        if attempt is None or message.version != attempt.version or not attempt.settled:
+            return
+        if message.step > worker.step:
+            worker.step = message.step
+            self._staff.restarts.achieved()
+        self._worlds.observe(worker, message.sample_seconds, now)
+        if attempt.ranks.get(worker.name) == 0 and not self._worlds.finished:
+            decided = self._sizing.measured(len(attempt.members), message)
+            if decided is not None:
+                self._desk.persist({"sizing": self._sizing.to_json()})
+                self._desk.inform(decided)
+                self._desk.staffing = True
+
+    def _turn_away(self, name: str, worker: Worker | None, now: float) -> None:
+        """A worker that is not, or no more, one of the job's."""
+        self._desk.commands.append(Send(name, messages.End()))
+        if worker is not None:
+            self._desk.kill(worker, now)
+
+    def _greet(self, worker: Worker, hello: messages.Hello, now: float) -> None:
+        worker.met = worker.connected = True
+        worker.address, worker.standing = hello.address, hello.standing
+        worker.version, worker.step = hello.version, hello.step
+        deadlines = self._desk.deadlines
+        deadlines.clear(Alarm.HELLO, worker.name)
+        deadlines.clear(Alarm.RECONNECT, worker.name)
+        deadlines.set(Alarm.SILENCE, worker.name, now + self._silence(worker))
+        self._desk.send(worker, messages.Welcome(self._spec.heartbeat_of_all))
+        if self._ending.begun:
+            self._desk.send(worker, messages.End())
+            return
+        if hello.leaving:
+            self._desk.leaves(worker, now)
+            self._worlds.leaving(worker)
+        self._dealing.greeted(worker, hello)
+        if worker.release is not None:
+            self._desk.send(worker, worker.release)
+        else:
+            self._worlds.greeted(worker, hello, now)
+
+    def _disconnected(self, name: str, now: float) -> None:
+        worker = self._desk.workers.get(name)
+        if worker is None or not worker.connected:
+            return
+        worker.connected = False
+        if worker.given_up or worker.leaving:
+            return
+        warming = worker.standing is Standing.WARMING
+        grace = max(self._spec.warming, self._spec.reconnect) if warming else self._spec.reconnect
+        self._desk.deadlines.set(Alarm.RECONNECT, name, now + grace)
+        self._worlds.disconnected(worker, now)
+
+    def _process_changed(self, event: ProcessChanged, now: float) -> None:
+        worker = self._desk.workers.get(event.name)
+        if event.phase is Phase.ENDED:
+            if worker is not None:
+                self._ended(worker, event, now)
+            return
+        if worker is None:
+            # Started by the master before, as its last act.
+            self._desk.commands.append(EndWorker(event.name, kill=True))
+        elif event.phase is Phase.RUNNING and worker.phase is Phase.PENDING:
+            worker.phase = Phase.RUNNING
+            if not worker.met and not worker.given_up:
+                self._desk.deadlines.set(Alarm.HELLO, worker.name, now + self._spec.hello)
+
+    def _ended(self, worker: Worker, event: ProcessChanged, now: float) -> None:
+        desk = self._desk
+        del desk.workers[worker.name]
+        desk.deadlines.clear_all(worker.name)
+        desk.staffing = True
+        how = cause(event)
+        desk.lost.append((worker, f"{worker.name} was ended by {how}" if worker.counts else f"{worker.name} left"))
+        if self._ending.begun:
+            return
+        if event.failure is not None:
+            self._not_started(worker, event.failure, now)
+        elif worker.given_up or worker.leaving or worker.left or event.preempted:
+            return
+        elif event.exit_code is not None and event.exit_code > 0:
+            text = f"{worker.name} ended by itself with exit code {event.exit_code}"
+            self._finish(EndJob(Outcome.FAILED, text=text, worker=worker.name), now)
+        else:
+            self._count_death(worker, how, now)
+
+    def _count_death(self, worker: Worker, how: str, now: float) -> None:
+        hopeless = self._staff.killed(worker, how, now)
+        if hopeless is not None:
+            self._finish(EndJob(Outcome.FAILED, text=hopeless, worker=worker.name), now)
+
+    def _not_started(self, worker: Worker, failure: str, now: float) -> None:
+        if not any(other.phase is Phase.RUNNING for other in self._desk.workers.values()):
+            self._finish(EndJob(Outcome.FAILED, text=f"{worker.name} could not be started: {failure}"), now)
+            return
+        self._desk.inform(f"{worker.name} could not be started: {failure}", level="warning")
+        self._staff.restarts.died(worker.generation, now)
+
+    def _finish(self, end: EndJob, now: float) -> None:
+        attempt = self._worlds.attempt
+        self._ending.begin(end, attempt.members[0] if attempt is not None else None, now)

@@ -1,0 +1,382 @@
+"""Which workers make the next world, and when: world changes in two phases.
+
+At any time there is at most one attempt: a world that is being made or that runs. Whatever happens to it, the answer is
+the next attempt, with a higher version; never a repair.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from sqlflow_elastic.elastic.membership.attempt import Attempt
+from sqlflow_elastic.elastic.membership.deadlines import Alarm
+from sqlflow_elastic.elastic.membership.desk import Desk, Worker
+from sqlflow_elastic.elastic.membership.messages import NO_STATE, Broken, Commit, Hello, Prepare, Release, Standing
+from sqlflow_elastic.elastic.membership.shares import Shares
+from sqlflow_elastic.elastic.membership.sizing import Sizing
+from sqlflow_elastic.events import WorldChanged
+
+#: Attempts in a row that failed between the same members, after which one of them is given up …
+_PATIENCE = 2
+#: … even if it is the only one with a state.
+_LAST_PATIENCE = 6
+#: How often shares are looked at, in seconds.
+_LOOK_AT_SHARES = 5.0
+#: Reasons that one event gives, at most.
+_MOST_REASONS = 3
+
+
+class Worlds:
+    """The worlds of one job.
+
+    Attributes:
+        version: the highest that was ever used.
+        attempt: the world that is being made or runs; None where nobody can be in one.
+        stored: the members of the last world that was ever told to run, and so could be running.
+        finished: workers that have trained to the end. While there is one, worlds stay as they are.
+    """
+
+    def __init__(self, desk: Desk, sizing: Sizing, stored: Mapping[str, Any]) -> None:
+        self._desk = desk
+        self._sizing = sizing
+        self._shares = Shares()
+        world = stored.get("world")
+        self.version = int(stored.get("version", 0))
+        self.stored: frozenset[str] = frozenset(world["members"]) if world else frozenset()
+        self.attempt: Attempt | None = None
+        if world:
+            self.attempt = Attempt.from_json(world)
+        self.finished: set[str] = set()
+        #: Workers that can join: warm, without a state.
+        self._ready: dict[str, None] = {}
+        #: Whether the stored world takes steps, so that its members can stop between two of them.
+        self._intact = False
+        self._told: tuple[str, ...] = self.attempt.members if self.attempt else ()
+        self._told_version = self.attempt.version if self.attempt else 0
+        self._why: list[str] = []
+        self._failed: tuple[frozenset[str], int] = (frozenset(), 0)
+        self._suspicion: Counter[str] = Counter()
+        self._reshare = False
+
+    # What workers say.
+
+    def greeted(self, worker: Worker, hello: Hello, now: float) -> None:
+        """A worker says where it stands."""
+        self.version = max(self.version, hello.version)
+        if hello.standing is Standing.FINISHED:
+            self.finished.add(worker.name)
+        attempt = self.attempt
+        member = attempt is not None and worker.name in attempt.ranks
+        if hello.standing is Standing.WARMING or worker.name in self.finished:
+            return
+        if hello.step != NO_STATE and worker.name not in self.stored and not worker.leaving:
+            self._desk.give_up(worker, f"{worker.name} comes from a world that is over", now)
+        elif attempt is None or not member:
+            if hello.step == NO_STATE and not worker.leaving:
+                self._ready[worker.name] = None
+        elif attempt.commit is None:
+            if hello.version != attempt.version:
+                self._prepare(attempt, worker)
+            elif hello.standing is Standing.PREPARED:
+                self.prepared(worker, attempt.version, hello.step, now)
+            elif hello.standing is Standing.STOPPED:
+                self._breaks(attempt, worker, now)
+        elif hello.version == attempt.version and hello.standing is Standing.RUNNING:
+            self.running(worker, attempt.version, hello.step, 0.0, now)
+        elif hello.version == attempt.version and hello.standing is Standing.PREPARED and not attempt.broken:
+            self._desk.send(worker, attempt.commit)
+        else:
+            self._breaks(attempt, worker, now)
+
+    def ready(self, worker: Worker) -> None:
+        """A worker is warm."""
+        if not worker.leaving:
+            self._ready[worker.name] = None
+
+    def prepared(self, worker: Worker, version: int, step: int, now: float) -> None:
+        """A member is connected."""
+        attempt = self.attempt
+        if attempt is None or version != attempt.version or attempt.commit is not None:
+            return
+        if worker.name in attempt.ranks and worker.name not in attempt.broken:
+            attempt.prepared[worker.name] = step
+            if worker.name in attempt.old:
+                self._hurry(attempt, now)
+
+    def running(self, worker: Worker, version: int, step: int, seconds: float, now: float) -> None:
+        """A member has the state and takes steps."""
+        attempt = self.attempt
+        if attempt is None or version != attempt.version or worker.name not in attempt.ranks:
+            return
+        attempt.running.add(worker.name)
+        attempt.pause = max(attempt.pause, seconds)
+        if attempt.settled:
+            self._settled(attempt, step, now)
+
+    def broken(self, worker: Worker, message: Broken, now: float) -> None:
+        """A member cannot go on in a version."""
+        attempt = self.attempt
+        if attempt is None:
+            return
+        if message.version == attempt.version and worker.name in attempt.ranks:
+            if message.suspect is not None and 0 <= message.suspect < len(attempt.members):
+                self._suspect(attempt, attempt.members[message.suspect], now)
+            attempt.reason = attempt.reason or f"the ring broke at {worker.name}: {message.reason}"
+            self._breaks(attempt, worker, now)
+        elif worker.name in self.stored:
+            self._intact = False
+
+    def leaving(self, worker: Worker) -> None:
+        """A worker was asked to leave, from outside."""
+        self._ready.pop(worker.name, None)
+        if self.attempt is not None and worker.name in self.attempt.ranks:
+            self.attempt.leaver = True
+
+    def disconnected(self, worker: Worker, now: float) -> None:
+        """A stream is lost: at once believed dead if a neighbour thinks so too."""
+        if self.attempt is not None and self.attempt.suspects[worker.name]:
+            self._desk.give_up(worker, f"{worker.name} is out of touch", now)
+
+    def lost(self, worker: Worker, why: str) -> None:
+        """A worker is out of all worlds for good."""
+        self._ready.pop(worker.name, None)
+        self.finished.discard(worker.name)
+        self._shares.forget(worker.name)
+        if worker.name in self.stored:
+            self._intact = False
+        if self.attempt is not None and worker.name in self.attempt.ranks:
+            self.attempt.lost = True
+            self._why.append(why)
+
+    def adopted(self) -> None:
+        """All workers of the master before have said where they stand, or are lost."""
+        attempt = self.attempt
+        if attempt is not None:
+            gone = any(name not in self._desk.workers for name in attempt.members)
+            attempt.lost = attempt.lost or gone or bool(attempt.broken)
+            self._intact = not attempt.lost
+
+    def observe(self, worker: Worker, sample_seconds: float, now: float) -> None:
+        """What a sample costs a member."""
+        self._shares.observe(worker.name, sample_seconds, now)
+
+    # What follows.
+
+    def settle(self, now: float) -> None:
+        """Begin the next attempt, or let the present one run, if it is time to."""
+        attempt = self.attempt
+        if self.finished:
+            return
+        if attempt is None:
+            if self._ready:
+                self._change(now)
+        elif attempt.lost:
+            self._change(now)
+        elif len(attempt.broken) + len(attempt.prepared) == len(attempt.members):
+            if attempt.broken:
+                self._retry(attempt, now)
+            elif attempt.commit is None:
+                self._run(attempt, now)
+        elif attempt.settled and self._wanted(attempt):
+            self._change(now)
+
+    def overdue(self, now: float) -> None:
+        """Members have had their time: who is silent still is given up."""
+        attempt = self.attempt
+        if attempt is None:
+            return
+        if self.finished:
+            self._desk.deadlines.set(Alarm.CHANGE, "", now + self._desk.spec.change)
+        elif attempt.commit is None or attempt.broken:
+            for name in attempt.members:
+                if name not in attempt.prepared and name not in attempt.broken and name in self._desk.workers:
+                    self._desk.give_up(self._desk.workers[name], f"{name} did not follow a world change", now)
+
+    def look_at_shares(self, now: float) -> None:
+        """Split the batch otherwise if members differ in speed."""
+        attempt, batch = self.attempt, self._desk.spec.batch_size
+        if attempt is None or batch is None:
+            return
+        self._desk.deadlines.set(Alarm.SHARES, "", now + _LOOK_AT_SHARES)
+        if attempt.settled and len(attempt.members) > 1 and len(attempt.members) <= batch:
+            self._reshare = self._shares.due(attempt.members, attempt.shares, batch, now)
+
+    # How it is done.
+
+    def _suspect(self, attempt: Attempt, name: str, now: float) -> None:
+        attempt.suspects[name] += 1
+        worker = self._desk.workers.get(name)
+        if worker is not None and not worker.connected:
+            self._desk.give_up(worker, f"{name} is out of touch", now)
+
+    def _breaks(self, attempt: Attempt, worker: Worker, now: float) -> None:
+        attempt.breaks(worker.name)
+        if worker.name in self.stored:
+            self._intact = False
+        if attempt.commit is not None or worker.name in attempt.old:
+            self._hurry(attempt, now)
+
+    def _hurry(self, attempt: Attempt, now: float) -> None:
+        """A member stands still: all have to, within the time for a change."""
+        if not attempt.hurried:
+            attempt.hurried = True
+            self._desk.deadlines.set(Alarm.CHANGE, "", now + self._desk.spec.change)
+
+    def _joiners(self) -> list[Worker]:
+        workers = (self._desk.workers[name] for name in self._ready)
+        return [worker for worker in workers if worker.connected and worker.usable and not worker.leaving]
+
+    def _wanted(self, attempt: Attempt) -> bool:
+        """Whether another world would be better than the one that runs."""
+        size, target = len(attempt.members), self._sizing.target
+        return attempt.leaver or self._reshare or size > target or (size < target and bool(self._joiners()))
+
+    def _next(self) -> list[Worker]:
+        """The members of the next world: those who stay, in their order, then those who join."""
+        names = self.attempt.members if self.attempt is not None else ()
+        present = [worker for name in names if (worker := self._desk.workers.get(name)) and worker.usable]
+        target = self._sizing.target
+        # Who has a state comes first, and is rank 0, and is no member too many.
+        present.sort(key=lambda worker: worker.step == NO_STATE)
+        staying = [worker for worker in present if not worker.leaving][:target]
+        joining = self._joiners()[: target - len(staying)]
+        if (staying or joining) and all(worker.step == NO_STATE for worker in staying):
+            # A state that only leavers have is handed over before they go.
+            staying = [worker for worker in present if worker.leaving and worker.step != NO_STATE] + staying
+        return staying + joining
+
+    def _change(self, now: float) -> None:
+        """Begin the next attempt. Without anybody to be in it, there is none."""
+        before, workers = self.attempt, self._next()
+        members = tuple(worker.name for worker in workers)
+        if before is not None:
+            self._let_go([name for name in before.members if name not in members], not members, now)
+        if not members:
+            self.attempt = None
+            self._desk.deadlines.clear(Alarm.CHANGE)
+            return
+        self.version += 1
+        batch = self._desk.spec.batch_size
+        self.attempt = attempt = Attempt(
+            self.version,
+            members,
+            self._shares.of(members, batch, now) if batch is not None else (),
+            planned=self._intact,
+            old=self.stored.intersection(members),
+            leaver=any(worker.leaving for worker in workers),
+        )
+        if self._reshare:
+            self._why.append("members differ in speed")
+        self._reshare = False
+        self._desk.persist({"version": self.version})
+        for worker in workers:
+            self._ready.pop(worker.name, None)
+            self._prepare(attempt, worker)
+        # Members of the world before may have to finish a step first, however long it takes.
+        seconds = self._desk.spec.step if attempt.old else self._desk.spec.change
+        self._desk.deadlines.set(Alarm.CHANGE, "", now + seconds)
+
+    def _let_go(self, names: list[str], all_of_them: bool, now: float) -> None:
+        """Release members of the attempt before; the furthest one writes a checkpoint if nobody goes on."""
+        workers = [worker for name in names if (worker := self._desk.workers.get(name)) and worker.usable]
+        furthest = max(workers, key=lambda worker: worker.step, default=None)
+        for worker in workers:
+            reason = "asked to leave" if worker.leaving else self._sizing.reason
+            self._why.append(f"{worker.name} leaves ({reason})")
+            self._desk.release(worker, Release(reason, checkpoint=all_of_them and worker is furthest), now)
+
+    def _prepare(self, attempt: Attempt, worker: Worker) -> None:
+        rank, size = attempt.ranks[worker.name], len(attempt.members)
+        successor = self._desk.workers[attempt.members[(rank + 1) % size]]
+        spec = self._desk.spec
+        # Who joins stands still already, and waits for the others' step boundary.
+        waits = attempt.planned and worker.name not in attempt.old
+        prepare = Prepare(
+            attempt.version,
+            rank,
+            size,
+            successor.address,
+            attempt.planned,
+            attempt.shares,
+            spec.step if waits else spec.change,
+        )
+        self._desk.send(worker, prepare)
+
+    def _retry(self, attempt: Attempt, now: float) -> None:
+        """An attempt failed at members who all live. After the second time, the most suspected one is given up."""
+        self._why.append(attempt.reason)
+        members = frozenset(attempt.members)
+        before, count = self._failed
+        if members != before:
+            count = 0
+            self._suspicion.clear()
+        self._failed = members, count + 1
+        self._suspicion.update(attempt.suspects)
+        if count + 1 < _PATIENCE:
+            self._change(now)
+            return
+        workers = [self._desk.workers[name] for name in attempt.members]
+        furthest = max(worker.step for worker in workers)
+        only = [worker for worker in workers if worker.step == furthest]
+        spared = only[0] if len(only) == 1 and count + 1 < _LAST_PATIENCE else None
+        others = [worker for worker in workers if worker is not spared]
+        if not others:
+            self._change(now)
+            return
+        victim = max(others, key=lambda worker: (self._suspicion[worker.name], attempt.ranks[worker.name]))
+        self._desk.give_up(victim, f"{victim.name} could not be connected", now)
+
+    def _run(self, attempt: Attempt, now: float) -> None:
+        """All are prepared: let them run, unless another training could run beside it."""
+        step = max(attempt.prepared.values())
+        if step == NO_STATE and not self._fenced(attempt, now):
+            return
+        root = next(rank for rank, name in enumerate(attempt.members) if attempt.prepared[name] == step)
+        behind = (
+            rank for rank, name in enumerate(attempt.members) if step == NO_STATE or attempt.prepared[name] < step
+        )
+        attempt.commit = Commit(attempt.version, root, tuple(rank for rank in behind if rank != root), step)
+        attempt.prepared.clear()
+        attempt.hurried = False
+        self._desk.deadlines.clear(Alarm.CHANGE)
+        self.stored = frozenset(attempt.members)
+        self._intact = True
+        self._desk.persist({"world": attempt.to_json()})
+        for name in attempt.members:
+            self._desk.send(self._desk.workers[name], attempt.commit)
+
+    def _fenced(self, attempt: Attempt, now: float) -> bool:
+        """Whether nobody who could still train by the last world lives, beside the members of this one."""
+        outside = [
+            worker
+            for name in self.stored
+            if name not in attempt.ranks and (worker := self._desk.workers.get(name)) is not None
+        ]
+        for worker in sorted(outside, key=lambda worker: worker.name):
+            if not worker.leaving:
+                self._desk.give_up(worker, f"{worker.name} is out of touch", now)
+        return not outside
+
+    def _settled(self, attempt: Attempt, step: int, now: float) -> None:
+        """All members run: tell, and forget what led here."""
+        if attempt.version == self._told_version:
+            return
+        members = attempt.members
+        joined = tuple(name for name in members if name not in self._told)
+        left = tuple(name for name in self._told if name not in members)
+        reasons = self._why[:_MOST_REASONS]
+        if len(self._why) > len(reasons):
+            reasons.append(f"{len(self._why) - len(reasons)} more reasons")
+        if joined:
+            more = f" and {len(joined) - _MOST_REASONS} more" if len(joined) > _MOST_REASONS else ""
+            reasons.append(f"{', '.join(joined[:_MOST_REASONS])}{more} joined")
+        why = "; ".join(reasons)
+        self._desk.tell(WorldChanged(attempt.version, members, joined, left, why, step, attempt.pause))
+        self._told, self._told_version = members, attempt.version
+        self._why.clear()
+        self._failed = frozenset(), 0
+        self._shares.changed(now)
+        if not self._desk.deadlines.has(Alarm.SHARES):
+            self._desk.deadlines.set(Alarm.SHARES, "", now + _LOOK_AT_SHARES)
