@@ -224,8 +224,9 @@ def _end(exit_code: int) -> NoReturn:
     """End as Python does, but for taking all objects apart: with TensorFlow that takes longer than a small job."""
     threading._shutdown()  # type: ignore[attr-defined]  # joins threads, executors' too; as multiprocessing does it
     atexit._run_exitfuncs()
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        if not stream.closed:
+            stream.flush()
     os._exit(exit_code)
 
 

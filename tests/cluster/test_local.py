@@ -1,9 +1,8 @@
-"""The local cluster against the contract of `cluster.base`, with real processes and signals."""
+"""What is the local cluster's own: the fork server, the process that holds it, and those who connect."""
 
 from __future__ import annotations
 
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -15,194 +14,16 @@ from pathlib import Path
 import psutil
 import pytest
 
-from sqlflow_elastic.cluster import LocalCluster, Process, ProcessSpec
+from sqlflow_elastic.cluster import LocalCluster
 from sqlflow_elastic.errors import JobError
+from tests.cluster.runner import HOLD, SECONDS, Runner, gone
 from tests.waiting import wait_until
-
-SECONDS = 30.0
-
-HOLD = """
-    import signal, sys
-    print("running", flush=True)
-    signal.pause()
-"""
-
-
-class Runner:
-    """Starts pieces of program text on a cluster, each with a log of its own."""
-
-    def __init__(self, cluster: LocalCluster, folder: Path) -> None:
-        self.cluster = cluster
-        self.folder = folder
-        self.started = 0
-
-    def start(self, text: str, **descriptors: int) -> Process:
-        self.started += 1
-        program = self.folder / f"program{self.started}.py"
-        program.write_text(textwrap.dedent(text))
-        self.spec = ProcessSpec(
-            program, self.folder / f"log{self.started}", self.folder, {"GREETING": "hello"}, descriptors
-        )
-        return self.cluster.start(self.spec)
-
-    def running(self, text: str) -> Process:
-        """Start a program and wait until it printed its first line."""
-        process = self.start(text)
-        wait_until(lambda: "\n" in self.log(), SECONDS)
-        return process
-
-    def pid(self, process: Process) -> int:
-        """Its number, as soon as it has one."""
-        wait_until(lambda: process.wait(0) is not None or process.pid is not None, SECONDS)
-        assert process.pid is not None
-        return process.pid
-
-    def log(self) -> str:
-        return self.spec.log.read_text() if self.spec.log.exists() else ""
 
 
 @pytest.fixture
 def runner(tmp_path: Path) -> Iterator[Runner]:
     with LocalCluster(preload=(), slots=8) as cluster:
         yield Runner(cluster, tmp_path)
-
-
-def gone(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
-
-
-def test_a_program_runs_as_if_started_from_a_shell(runner: Runner) -> None:
-    (runner.folder / "beside.py").write_text("word = 'imported'")
-    process = runner.start("""
-        import os, sys, beside
-        print(__name__, sys.argv, os.environ["GREETING"], os.getcwd(), beside.word, sys.modules["__main__"].__file__)
-        print("to stderr", file=sys.stderr)
-    """)
-    assert process.wait(SECONDS) == 0
-    path = str(runner.spec.program)
-    assert runner.log() == f"__main__ {[path]} hello {runner.folder} imported {path}\nto stderr\n"
-
-
-@pytest.mark.parametrize(
-    ("program", "exit_code"),
-    [
-        ("pass", 0),
-        ("raise SystemExit(3)", 3),
-        ("raise SystemExit", 0),
-        ("raise SystemExit('no good')", 1),
-        ("import signal; signal.raise_signal(signal.SIGINT)", 1),
-        ("1 / 0", 1),
-        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", -signal.SIGKILL),
-        ("import os; os._exit(7)", 7),
-    ],
-)
-def test_the_exit_code_is_told(runner: Runner, program: str, exit_code: int) -> None:
-    process = runner.start(program)
-    assert process.wait(SECONDS) == exit_code
-    assert process.wait(0) == exit_code
-    assert process.terminate() == exit_code
-    assert gone(runner.pid(process))
-
-
-def test_a_traceback_shows_the_programs_frames_only(runner: Runner) -> None:
-    assert runner.start("def f():\n    return 1 / 0\nf()").wait(SECONDS) == 1
-    lines = runner.log().splitlines()
-    assert lines[0] == "Traceback (most recent call last):"
-    assert lines[-1] == "ZeroDivisionError: division by zero"
-    assert [line for line in lines if "File" in line] == [
-        f'  File "{runner.spec.program}", line {line}, in {where}' for line, where in ((3, "<module>"), (2, "f"))
-    ]
-
-
-def test_threads_are_joined_and_exit_functions_called(runner: Runner) -> None:
-    process = runner.start("""
-        import atexit, concurrent.futures, threading
-        go_on = threading.Event()
-        def late(word):
-            go_on.wait()
-            print(word + "\\n", end="")  # in one write: the other thread must not come in between
-        threading.Thread(target=late, args=["thread"]).start()
-        pool = concurrent.futures.ThreadPoolExecutor(1)
-        pool.submit(late, "executor")
-        atexit.register(print, "exit", end="")
-        go_on.set()
-    """)
-    assert process.wait(SECONDS) == 0
-    assert sorted(runner.log().split()) == ["executor", "exit", "thread"]
-
-
-def test_a_crash_leaves_its_place_in_the_log(runner: Runner) -> None:
-    process = runner.start("import ctypes\nctypes.string_at(0)")
-    assert process.wait(SECONDS) == -signal.SIGSEGV
-    assert "Segmentation fault" in runner.log()
-
-
-def test_descriptors_are_handed_over_and_closed_at_the_end(runner: Runner) -> None:
-    ours, theirs = os.pipe()
-    process = runner.start("import os; os.write(int(os.environ['CHANNEL']), b'word')", CHANNEL=theirs)
-    os.close(theirs)
-    with os.fdopen(ours, "rb") as channel:
-        assert channel.read() == b"word"
-    assert process.wait(SECONDS) == 0
-
-
-def test_processes_run_side_by_side_and_die_alone(runner: Runner) -> None:
-    first, second = runner.running(HOLD), runner.running(HOLD)
-    first.kill()
-    assert first.wait(SECONDS) == -signal.SIGKILL
-    assert second.wait(0) is None
-    assert not gone(runner.pid(second))
-
-
-def test_the_end_of_a_process_can_be_selected(runner: Runner) -> None:
-    process = runner.running(HOLD)
-    runner.pid(process)
-    assert select.select([process], [], [], 0)[0] == []
-    process.kill()
-    assert select.select([process], [], [], SECONDS)[0] == [process]
-    assert process.wait(SECONDS) == -signal.SIGKILL
-
-
-def test_terminate_asks_first(runner: Runner) -> None:
-    process = runner.running("""
-        import signal, sys
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(4))
-        print("running", flush=True)
-        signal.pause()
-    """)
-    assert process.terminate() == 4
-
-
-def test_terminate_kills_what_does_not_listen(runner: Runner) -> None:
-    process = runner.running("""
-        import signal
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        print("running", flush=True)
-        signal.pause()
-    """)
-    assert process.terminate(grace=0.1) == -signal.SIGKILL
-    assert gone(runner.pid(process))
-
-
-def test_what_a_process_started_goes_with_it(runner: Runner) -> None:
-    process = runner.running("""
-        import subprocess, sys
-        child = subprocess.Popen(["sleep", "1000"])
-        print(child.pid, flush=True)
-        sys.exit(0)
-    """)
-    assert process.wait(SECONDS) == 0
-    wait_until(lambda: gone(int(runner.log())), SECONDS)
-
-
-def test_a_handle_that_is_dropped_ends_its_process(runner: Runner) -> None:
-    process = runner.running(HOLD)
-    pid = runner.pid(process)
-    del process
-    wait_until(lambda: gone(pid), SECONDS)
 
 
 def test_close_ends_all(tmp_path: Path) -> None:
