@@ -17,8 +17,9 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import os
+import re
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,9 @@ from sqlflow_elastic.errors import SQLFlowError, why
 DATASOURCE_VARIABLE = "SQLFLOW_ELASTIC_DATASOURCE"
 LOCAL_FILE = "sqlflow-elastic.toml"
 FORMATS = ("table", "json", "csv")
+
+_LEAST = {"max_rows": 0, "slots": 1}
+_STATE_STORE = re.compile(r"etcds?://[^/?#]+/[^/?#][^?#]*(\?[^#]*)?")
 
 
 class ConfigError(SQLFlowError):
@@ -43,12 +47,17 @@ class Config:
             of ``~/.local/state``).
         format: how the command prints rows: table, json or csv.
         max_rows: how many rows of a result a table shows; 0: all.
+        slots: how many processes of jobs run at once on this machine; None: one for each core.
+        state_store: ``etcd://[user:password@]host:port/prefix``, where the states of jobs are kept; None: in their
+            folders.
     """
 
-    datasource: str | None = None
+    datasource: str | None = field(default=None, repr=False)
     work_dir: str | None = None
     format: str = "table"
     max_rows: int = 100
+    slots: int | None = None
+    state_store: str | None = field(default=None, repr=False)
 
     @property
     def jobs_folder(self) -> Path:
@@ -118,10 +127,12 @@ def _check(path: Path, name: str, value: Any) -> None:
         close = difflib.get_close_matches(name, known, n=1)
         hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(known)}"
         raise ConfigError(f"{path}: unknown setting {name!r}; {hint}")
-    if name == "max_rows":
-        if type(value) is not int or value < 0:
-            raise ConfigError(f"{path}: max_rows must be an integer of at least 0")
+    if name in _LEAST:
+        if type(value) is not int or value < _LEAST[name]:
+            raise ConfigError(f"{path}: {name} must be an integer of at least {_LEAST[name]}")
     elif not isinstance(value, str):
         raise ConfigError(f"{path}: {name} must be a text")
     elif name == "format" and value not in FORMATS:
         raise ConfigError(f"{path}: format {value!r} is none of {', '.join(FORMATS)}")
+    elif name == "state_store" and not _STATE_STORE.fullmatch(value):
+        raise ConfigError(f"{path}: state_store must be a URL such as etcd://host:2379/jobs")  # without its password

@@ -59,11 +59,6 @@ class JobFolder:
 
     @property
     def master(self) -> Path:
-        """JSON: the address of the job's master, for its workers."""
-        return self.path / "master.json"
-
-    @property
-    def master(self) -> Path:
         """Where the job's master listens: JSON with its ``address``, host:port."""
         return self.path / "master.json"
 

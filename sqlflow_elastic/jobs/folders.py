@@ -49,6 +49,8 @@ def job_folders(root: Path) -> list[JobFolder]:
     """The folders there are, newest first. Raises: StorageError: the root cannot be read."""
     try:
         return [JobFolder(path) for path in _oldest_first(root)[::-1]]
+    except FileNotFoundError:  # no job was run yet
+        return []
     except OSError as error:
         raise StorageError(f"the jobs' folder {root} cannot be read: {why(error)}") from error
 
@@ -92,7 +94,7 @@ def _lock(folder: JobFolder, kind: int = fcntl.LOCK_EX) -> int | None:
 
 def _oldest_first(root: Path) -> list[Path]:
     """By their names, which begin with the time they were made."""
-    return sorted(path for path in root.glob("j-*") if path.is_dir())
+    return sorted(path for path in root.iterdir() if path.name.startswith("j-") and path.is_dir())
 
 
 def _prune(root: Path, forgotten: Callable[[str], None]) -> None:

@@ -12,9 +12,16 @@ from typing import Any, Self
 
 from sqlflow_elastic.elastic.folder import JobFolder
 from sqlflow_elastic.elastic.state import Entry, open_store
+from sqlflow_elastic.elastic.state.base import MOST_CHANGES
 from sqlflow_elastic.errors import StoreUnavailable
 from sqlflow_elastic.jobs.folders import in_use, job_folders
 from sqlflow_elastic.jobs.request import JobRequest
+
+#: The key of a job's state with which KILL JOB asks for its end.
+CANCEL = "cancel"
+
+#: The key of where it is.
+STATUS = "status"
 
 _WORKERS = "workers/"
 
@@ -105,7 +112,7 @@ class JobRecord:
 
     Attributes:
         id: the name of its folder.
-        folder: its folder; None if it is not on this machine.
+        folder: its folder, which may be on another machine.
         request: what was asked.
         stage, message: where it is, and what was said of that.
         started, ended: in Unix seconds; ``ended`` is None before, and if it is not known.
@@ -116,7 +123,7 @@ class JobRecord:
     """
 
     id: str
-    folder: JobFolder | None
+    folder: JobFolder
     request: JobRequest
     stage: Stage
     message: str
@@ -140,17 +147,32 @@ def list_jobs(root: Path, state_store: str | None) -> list[tuple[str, JobRecord 
 
     Raises: StorageError: the folder cannot be read. StoreUnavailable: ``state_store`` cannot be reached.
     """
-    folders = {folder.path.name: folder for folder in job_folders(root)}
+    states: dict[str, list[Entry] | None] = {}
     if state_store is None:
-        states = {job: _embedded(folder) for job, folder in folders.items()}
+        states.update((folder.path.name, _embedded(folder)) for folder in job_folders(root))
     else:
         with open_store(state_store) as store:
-            states = _by_job(store.list(""))
+            states.update(_by_job(store.list("")))
     told = {job: entries for job, entries in states.items() if entries != []}  # else it is just being made
     return [
-        (job, None if entries is None else _record(job, folders.get(job), entries))
+        (job, None if entries is None else _record(job, JobFolder(root / job), entries))
         for job, entries in sorted(told.items(), reverse=True)
     ]
+
+
+def stage_of(status: Mapping[str, Any], folder: JobFolder) -> Stage:
+    """Where a job is, by what was said of it last. Raises: KeyError, ValueError: that makes no sense."""
+    stage = Stage(status["state"])
+    lost = not stage.ended and folder.path.exists() and not in_use(folder)
+    return Stage.LOST if lost else stage
+
+
+def forget_job(state_store: str, job: str) -> None:
+    """Delete the state of a job whose folder is gone. Raises: StoreUnavailable."""
+    with open_store(state_store) as store:
+        keys = [entry.key for entry in store.list(f"{job}/")]
+        for begin in range(0, len(keys), MOST_CHANGES):
+            store.write(dict.fromkeys(keys[begin : begin + MOST_CHANGES]))
 
 
 def _embedded(folder: JobFolder) -> list[Entry] | None:
@@ -173,19 +195,16 @@ def _by_job(entries: Iterable[Entry]) -> dict[str, list[Entry]]:
     return states
 
 
-def _record(job: str, folder: JobFolder | None, entries: Iterable[Entry]) -> JobRecord | None:
+def _record(job: str, folder: JobFolder, entries: Iterable[Entry]) -> JobRecord | None:
     """What the entries of a job's state say; None if they make no sense."""
     try:
         values = {entry.key: json.loads(entry.value) for entry in entries}
-        status, world = values["status"], values.get("world") or {}
-        stage = Stage(status["state"])
-        if not stage.ended and folder is not None and not in_use(folder):
-            stage = Stage.LOST
+        status, world = values[STATUS], values.get("world") or {}
         return JobRecord(
             id=job,
             folder=folder,
             request=JobRequest.from_json(values["request"]),
-            stage=stage,
+            stage=stage_of(status, folder),
             message=status.get("message") or "",
             started=status["started"],
             ended=status.get("ended"),

@@ -19,12 +19,13 @@ from sqlflow_elastic.elastic.folder import JobFolder
 from sqlflow_elastic.elastic.snapshot import Snapshot
 from sqlflow_elastic.errors import CompileError, DataSourceError
 from sqlflow_elastic.events import Event, Message, Progress, Rows
-from sqlflow_elastic.jobs import Job, job_folder
+from sqlflow_elastic.jobs import Job
 from sqlflow_elastic.language import ast
 from sqlflow_elastic.models.store import ModelMetadata, load_model, save_model
 from sqlflow_elastic.session.background import Emit
 from sqlflow_elastic.session.catalog import metrics_text
 from sqlflow_elastic.session.context import Context, Outcome, Running, row_progress, rows_text
+from sqlflow_elastic.session.job import statement_job
 
 _MODELS_SCHEMA = "sqlflow_models"
 
@@ -49,7 +50,7 @@ def _train(context: Context, statement: ast.Train, text: str) -> Running:
     plan: TrainPlan = yield from _compile(context, statement, text)
     yield from context.database.run(lambda _: _make_models_schema(context.source, plan.into))
     yield from _try_writing(context, plan.into, statement.into, text)
-    with job_folder(context.jobs_folder) as folder:
+    with statement_job(context, plan.request) as folder:
         if plan.validation_select is not None:
             yield from _read(context, plan.validation_select, folder.validation)
         snapshot = yield from _run(context, plan, folder, folder.summary)
@@ -79,7 +80,7 @@ def _predict(context: Context, statement: ast.Predict, text: str) -> Running:
     """Write the SELECT's rows with a model's predictions into a table."""
     plan: PredictPlan = yield from _compile(context, statement, text)
     yield from _try_writing(context, plan.into, statement.target, text)
-    with job_folder(context.jobs_folder) as folder:
+    with statement_job(context, plan.request) as folder:
         snapshot = yield from _run(context, plan, folder, folder.predictions)
         predictions = Snapshot.open(str(folder.predictions))
         rows = yield from _write(context, plan, snapshot, predictions)
@@ -94,7 +95,7 @@ def _evaluate(context: Context, statement: ast.Evaluate, text: str) -> Running:
     plan: EvaluatePlan = yield from _compile(context, statement, text)
     if statement.into is not None:
         yield from _try_writing(context, plan.into, statement.into, text)
-    with job_folder(context.jobs_folder) as folder:
+    with statement_job(context, plan.request) as folder:
         yield from _run(context, plan, folder, folder.summary)
         metrics = _summary(folder)["metrics"]
     row = pa.record_batch({name: pa.array([value], pa.float64(), from_pandas=True) for name, value in metrics.items()})
@@ -162,7 +163,15 @@ def _run(context: Context, plan: Plan, folder: JobFolder, result: Path) -> Gener
     if (using := plan.using) is not None:
         yield from context.database.run(lambda _: load_model(context.source, using, folder.model))
     yield Progress("preparing", 0, unit="rows")
-    yield from Job(folder, plan.program, context.cluster, result, context.cancelled).events()
+    yield from Job(
+        folder,
+        plan.program,
+        context.cluster,
+        result,
+        plan.request,
+        state_store=context.state_store,
+        cancelled=context.cancelled,
+    ).events()
     return snapshot
 
 

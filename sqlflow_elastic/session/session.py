@@ -18,13 +18,16 @@ from sqlflow_elastic.config import Config, load_config
 from sqlflow_elastic.datasource import DataSource, Mark, open_source
 from sqlflow_elastic.errors import CompileError, ParseError, SQLFlowError
 from sqlflow_elastic.events import Event, Failed, Result, Rows, StatementStarted
-from sqlflow_elastic.jobs import Job, job_folder
+from sqlflow_elastic.jobs import Job
+from sqlflow_elastic.jobs.records import list_jobs
+from sqlflow_elastic.jobs.request import JobKind, JobRequest
 from sqlflow_elastic.language import ast
 from sqlflow_elastic.models.store import load_model
-from sqlflow_elastic.session import catalog
+from sqlflow_elastic.session import catalog, jobs
 from sqlflow_elastic.session.background import Background
 from sqlflow_elastic.session.beside import beside
 from sqlflow_elastic.session.context import Context, Running
+from sqlflow_elastic.session.job import statement_job
 from sqlflow_elastic.session.plain import run_plain
 
 _ASK_SECONDS = 2.0
@@ -33,9 +36,6 @@ _LATER = {
     ast.Explain: "TO EXPLAIN",
     ast.Run: "TO RUN",
     ast.Optimize: "TO MAXIMIZE or TO MINIMIZE",
-    ast.ShowJobs: "SHOW JOBS",
-    ast.ShowJob: "SHOW JOB",
-    ast.KillJob: "KILL JOB",
 }
 
 
@@ -65,17 +65,19 @@ class Session:
         source: the database; closed with the session.
         cluster: where jobs run; closed with the session.
         jobs_folder: where the jobs' folders are made.
+        state_store: URL of the store of their states, see `Config`; None for those in their folders.
     """
 
-    def __init__(self, source: DataSource, cluster: Cluster, jobs_folder: Path) -> None:
+    def __init__(self, source: DataSource, cluster: Cluster, jobs_folder: Path, state_store: str | None = None) -> None:
         self._cancelled = threading.Event()
         database = Background(source.cancel, self._cancelled)
-        self._context = Context(source, database, cluster, jobs_folder, self._cancelled)
+        self._context = Context(source, database, cluster, jobs_folder, self._cancelled, state_store)
 
     @classmethod
     def open(cls, config: Config) -> Self:
         """A session on the settings' data source and this machine. Raises: DataSourceError: it cannot be reached."""
-        return cls(open_source(config.datasource_or_default()), LocalCluster(), config.jobs_folder)
+        source = open_source(config.datasource_or_default())
+        return cls(source, LocalCluster(slots=config.slots), config.jobs_folder, config.state_store)
 
     @property
     def source(self) -> DataSource:
@@ -162,12 +164,23 @@ class Session:
         self.warm_up()
         table = tuple(model.split("."))
         directory = Path(directory).absolute()
-        with job_folder(self._context.jobs_folder) as folder:
-            ask = self._context.database.ask
+        context = self._context
+        request = JobRequest(JobKind.PROGRAM, model, "")
+        with statement_job(context, request) as folder:
+            ask = context.database.ask
             ask(lambda: load_model(self.source, table, folder.model), None)
             with beside(directory, ("model.keras", "saved_model", "model.json")) as aside:
                 program = ask(lambda: compile_export(self.source, table, str(folder.model), str(aside)), None)
-                for _ in Job(folder, program, self._context.cluster, aside / "model.json", self._cancelled).events():
+                job = Job(
+                    folder,
+                    program,
+                    context.cluster,
+                    aside / "model.json",
+                    request,
+                    state_store=context.state_store,
+                    cancelled=self._cancelled,
+                )
+                for _ in job.events():
                     pass
 
     def tables(self) -> list[str]:
@@ -188,6 +201,10 @@ class Session:
             ".".join(table)
             for table in self._context.database.ask(lambda: self.source.marked(Mark.MODEL), _ASK_SECONDS)
         ]
+
+    def jobs(self) -> list[str]:
+        """Ids of the jobs there are, newest first; this one may be called from any thread too."""
+        return [job for job, _ in list_jobs(self._context.jobs_folder, self._context.state_store)]
 
     def close(self) -> None:
         """End its processes and give back the connection. Closing twice is fine."""
@@ -220,5 +237,11 @@ class Session:
                 return catalog.describe_model(context, statement)
             case ast.DropModel():
                 return catalog.drop(context, statement)
+            case ast.ShowJobs():
+                return jobs.show_jobs(context)
+            case ast.ShowJob():
+                return jobs.show_job(context, statement, sql)
+            case ast.KillJob():
+                return jobs.kill_job(context, statement, sql)
             case _:
                 raise CompileError(f"{_LATER[type(statement)]} is not available yet", sql, statement.span)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import signal
@@ -46,13 +47,13 @@ def test_a_folder_is_the_owners_alone(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("end", ENDS, ids=repr)
 def test_what_people_read_stays_and_what_is_bulky_or_secret_goes(tmp_path: Path, end: BaseException | None) -> None:
-    try:
-        with job_folder(tmp_path) as folder:
-            fill(folder)
-            if end is not None:
-                raise end
-    except BaseException as error:
-        assert error is end
+    expected: contextlib.AbstractContextManager[object] = (
+        contextlib.nullcontext() if end is None else pytest.raises(type(end))
+    )
+    with expected, job_folder(tmp_path) as folder:
+        fill(folder)
+        if end is not None:
+            raise end
     kept = {"events.jsonl", "lock", "logs", "program.py", "state.db", "tensorboard", "timeline.json"}
     assert {path.name for path in folder.path.iterdir()} == kept
     assert {path.name for path in folder.logs.iterdir()} == {"main.log", "worker-0.log"}
