@@ -22,6 +22,7 @@ _NAME = r"[\w.`\"]+"
 _AFTER_MODEL_WORD = re.compile(
     r"\b(USING|TO\s+(EVALUATE|EXPLAIN)|SHOW\s+TRAIN|DESC(RIBE)?\s+MODEL|DROP\s+MODEL(\s+IF\s+EXISTS)?)\s+\Z", re.I
 )
+_AFTER_JOB_WORD = re.compile(r"\b(?:SHOW|KILL)\s+JOB\s+([\w-]*)\Z", re.I)
 _AFTER_TRAIN = re.compile(r"\bTO\s+TRAIN\s+\Z", re.I)
 _AFTER_TABLE_WORD = re.compile(r"\b(FROM|JOIN|UPDATE|TABLE|INTO|TO\s+PREDICT)\s+\Z", re.I)
 _AFTER_ATTRIBUTE = re.compile(r"\b([a-z_]+(?:\.\w+)+)\s*=\s*\Z", re.I)
@@ -48,6 +49,9 @@ class ProgramCompleter(Completer):
         """See `Completer.get_completions`."""
         before = document.text_before_cursor
         statement = before[before.rfind(";") + 1 :]
+        if match := _AFTER_JOB_WORD.search(statement):
+            yield from self._jobs(match.group(1))
+            return
         word = _WORD.search(statement)
         assert word is not None  # noqa: S101 it matches nothing at least
         typed = word.group()
@@ -75,6 +79,14 @@ class ProgramCompleter(Completer):
             return [*columns, *SIGNATURES, *KEYWORDS]
         tables = self._ask("tables", self._session.tables) if typed else []
         return [*columns, *KEYWORDS, *tables]
+
+    def _jobs(self, typed: str) -> Iterator[Completion]:
+        """The jobs there are now: those of other sessions come and go meanwhile."""
+        try:
+            jobs = self._session.jobs()
+        except SQLFlowError:
+            return
+        yield from (Completion(job, -len(typed)) for job in jobs if job.startswith(typed))
 
     def _columns(self, table: str) -> list[str]:
         parts = tuple(part.strip('`"') for part in table.split("."))

@@ -10,7 +10,18 @@ from sqlflow_elastic.cli.progress import LineProgress, NoProgress, ProgressView,
 from sqlflow_elastic.cli.rows import CsvPrinter, JsonPrinter, RowPrinter, TablePrinter
 from sqlflow_elastic.config import Config
 from sqlflow_elastic.errors import JobCancelled, ProgramError, SQLFlowError
-from sqlflow_elastic.events import Event, Failed, Message, Metrics, Progress, Result, Rows, StatementStarted
+from sqlflow_elastic.events import (
+    Event,
+    Failed,
+    Message,
+    Metrics,
+    Progress,
+    Result,
+    Rows,
+    StatementStarted,
+    WorldChanged,
+)
+from sqlflow_elastic.session.job_text import world_text
 
 
 class Display:
@@ -56,6 +67,10 @@ class Display:
                     self._note(f"warning: {text}", "33")
                 elif not self._quiet:
                     self._note(text)
+            case WorldChanged(members=members, seconds=seconds):
+                begins_alone = len(members) == 1 and seconds == 0.0
+                if not self._quiet and not begins_alone:
+                    self._note(world_text(event))
             case Result(text):
                 self._end_rows()
                 if not self._quiet:

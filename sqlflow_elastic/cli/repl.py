@@ -35,6 +35,7 @@ A statement ends with ; and may take several lines. Any SQL of the database, and
   SELECT … TO PREDICT table.column USING name;
   EXPLAIN SELECT … TO TRAIN …;
   SHOW MODELS;  SHOW TRAIN name;  DESCRIBE MODEL name;  DROP MODEL name;
+  SHOW JOBS;  SHOW JOB id;  KILL JOB id;
 
   \\?         this help
   \\? model   the attributes of a model: {models}

@@ -52,12 +52,6 @@ def _later(statement: ast.Statement) -> tuple[str, str]:
             return "RUN", "TO RUN"
         case ast.Optimize():
             return statement.direction.value, f"TO {statement.direction.value}"
-        case ast.ShowJobs():
-            return "SHOW", "SHOW JOBS"
-        case ast.ShowJob():
-            return "SHOW", "SHOW JOB"
-        case ast.KillJob():
-            return "KILL", "KILL JOB"
     return "", f"compiling a {type(statement).__name__}"
 
 

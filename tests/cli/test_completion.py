@@ -10,6 +10,8 @@ from prompt_toolkit.document import Document
 
 import sqlflow_elastic
 from sqlflow_elastic.cli.completion import ProgramCompleter
+from sqlflow_elastic.jobs.request import JobKind, JobRequest
+from sqlflow_elastic.session.job import statement_job
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +59,13 @@ def test_offers(completer: ProgramCompleter, text: str, among: set[str]) -> None
 )
 def test_does_not_offer_what_would_be_wrong(completer: ProgramCompleter, text: str, word: str) -> None:
     assert word not in offered(completer, text)
+
+
+@pytest.mark.parametrize("text", ["SHOW JOB ", "kill job j-", "SELECT 1; SHOW JOB {whole}"])
+def test_offers_the_jobs_there_are(completer: ProgramCompleter, text: str) -> None:
+    with statement_job(completer._session._context, JobRequest(JobKind.EVALUATE, "model", "")) as folder:
+        id = folder.path.name
+        assert id in offered(completer, text.format(whole=id[:-1]))
 
 
 def test_what_changed_is_seen_after_forget(completer: ProgramCompleter) -> None:

@@ -38,10 +38,15 @@ def test_the_nearer_wins(user_file: Path, monkeypatch: pytest.MonkeyPatch) -> No
     ("text", "message"),
     [
         ("datasourse = 'x'", "unknown setting 'datasourse'; did you mean 'datasource'?"),
-        ("zzz = 1", "unknown setting 'zzz'; known are datasource, work_dir, format, max_rows"),
+        ("zzz = 1", "unknown setting 'zzz'; known are datasource, work_dir, format, max_rows, slots, state_store"),
         ("datasource = 1", "datasource must be a text"),
         ("max_rows = -1", "max_rows must be an integer of at least 0"),
         ("max_rows = true", "max_rows must be an integer of at least 0"),
+        ("slots = 0", "slots must be an integer of at least 1"),
+        ("slots = 1.5", "slots must be an integer of at least 1"),
+        ("state_store = 1", "state_store must be a text"),
+        ("state_store = 'file:///x'", "state_store must be a URL such as etcd://host:2379/jobs"),
+        ("state_store = 'etcd://me:secret@host:2379/'", "state_store must be a URL such as etcd://host:2379/jobs"),
         ("format = 'xml'", "format 'xml' is none of table, json, csv"),
     ],
 )
@@ -50,6 +55,13 @@ def test_mistakes_name_the_file(user_file: Path, text: str, message: str) -> Non
     with pytest.raises(ConfigError) as raised:
         load_config()
     assert str(raised.value) == f"{user_file}: {message}"
+
+
+@pytest.mark.parametrize("url", ["etcd://h:1,h:2/jobs", "etcds://me:secret@h/a/b?ca=ca.pem"])
+def test_jobs_may_share_slots_and_a_store(user_file: Path, url: str) -> None:
+    user_file.write_text(f'slots = 3\nstate_store = "{url}"')
+    assert load_config() == Config(slots=3, state_store=url)
+    assert "secret" not in repr(load_config())
 
 
 def test_a_file_that_is_no_toml(user_file: Path) -> None:

@@ -104,9 +104,6 @@ def test_an_exception_at_the_consumer_ends_the_query(session: Session) -> None:
 @pytest.mark.parametrize(
     ("statement", "name"),
     [
-        ("SHOW JOBS", "SHOW JOBS"),
-        ("SHOW JOB 'j-1'", "SHOW JOB"),
-        ("KILL JOB 'j-1'", "KILL JOB"),
         ("SELECT 1 TO EXPLAIN m", "TO EXPLAIN"),
         ("SELECT 1 TO RUN image", "TO RUN"),
         (
