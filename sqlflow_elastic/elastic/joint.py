@@ -17,6 +17,7 @@ What is not the same as in one process that sees the whole batch:
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Sequence
@@ -40,9 +41,14 @@ from sqlflow_elastic.elastic.table_rows import TableRows
 from sqlflow_elastic.elastic.ways import specs
 from sqlflow_elastic.errors import JobError
 
+logger = logging.getLogger(__name__)
+
 #: Times a rank, this is added to a seed's first word: a prime that brings the seeds of no two ranks together.
 _SEED_STRIDE = 2_654_435_761
 _SEED = "seed_generator_state"
+#: Updates of so few variables are compiled by XLA: one pass over each takes half the time. Many take XLA long, and it
+#: gains nothing on them.
+_XLA_VARIABLES = 24
 
 
 @dataclass(frozen=True)
@@ -150,12 +156,11 @@ class JointStep:
         # An empty slice is one sample of the batch that weighs nothing.
         slice_rows, scale = (rows[start:stop], 1 / len(rows)) if own else (rows[:1], 0.0)
         control = _control(own / len(rows), flag, self._dtype)
-        sums, seeds, tables = self._differentiate(*self._feed.rows(slice_rows, scale), control, _integer(rank))
+        sums, seeds, rows_of_tables = self._differentiate(*self._feed.rows(slice_rows, scale), control, _integer(rank))
         vector = _writable(sums)
         own_seconds = time.perf_counter() - began
         world.allreduce(vector, self._layout.exact)
-        if tables is not None:
-            tables = self._table_rows.gathered(world, *tables)
+        tables = self._table_rows.gathered(world, *rows_of_tables) if rows_of_tables else []
         self._apply(sums, seeds, tables)
         return StepDone(float(vector[-2]), vector[-1] > 0, own, own_seconds)
 
@@ -167,23 +172,34 @@ class JointStep:
         layout = self._layout
         self._table_rows = TableRows([tuple(self._variables[i].shape) for i in layout.tables], self._dtype)
         one = self._feed.rows(np.zeros(1, np.int64), 0.0)
-        sums, seeds, tables = differentiate(*one, _control(0.0, False, self._dtype), _integer(0))
-        if tables is not None:
-            indices, values = (np.asarray(memoryview(tensor)) for tensor in tables)
-            tables = self._table_rows.split([(indices, values)])
+        sums, seeds, rows_of_tables = differentiate(*one, _control(0.0, False, self._dtype), _integer(0))
+        tables = self._table_rows.split([rows_of_tables]) if rows_of_tables else []
+        self._apply = self._applier(sums, seeds, tables)
+        self._differentiate = differentiate
+
+    def _applier(self, sums: tf.Tensor, seeds: list[tf.Tensor], tables: list[tuple[Any, Any]]) -> Any:
+        """The function that applies sums like these."""
         given = tf.nest.map_structure(lambda t: tf.TensorSpec((None,) * len(t.shape), t.dtype), (seeds, tables))
-        apply = tf.function(self._apply_sums, autograph=False).get_concrete_function(
-            tf.TensorSpec(sums.shape, sums.dtype), *given
-        )
-        variables = (*self._model.variables, *self._updates.variables)
-        with stand_ins(apply, [variable.value for variable in variables] + self._updates.scratch):
-            apply(sums, seeds, tables)
-        self._differentiate, self._apply = differentiate, apply
+        few = not tables and len(self._layout.dense) <= _XLA_VARIABLES
+        for xla in (True, None) if few else (None,):
+            apply = tf.function(self._apply_sums, autograph=False, jit_compile=xla).get_concrete_function(
+                tf.TensorSpec(sums.shape, sums.dtype), *given
+            )
+            variables = (*self._model.variables, *self._updates.variables)
+            try:
+                with stand_ins(apply, [variable.value for variable in variables] + self._updates.scratch):
+                    apply(sums, seeds, tables)
+            except (tf.errors.OpError, ValueError) as error:
+                # Not for XLA, or not for stand-ins: then it is instantiated at the first step.
+                logger.debug("the update cannot be called beside training: %s", error)
+            else:
+                break
+        return apply
 
     def _gradients_of(
         self, features: Any, labels: Any, weights: tf.Tensor, control: tf.Tensor, rank: tf.Tensor
-    ) -> tuple[tf.Tensor, list[tf.Tensor], tuple[tf.Tensor, tf.Tensor] | None]:
-        """Graph code: the vector to sum up, the seeds' new values, and the tables' indices and rows."""
+    ) -> tuple[tf.Tensor, list[tf.Tensor], tuple[tf.Tensor, ...]]:
+        """Graph code: the vector to sum up, the seeds' new values, and the two vectors of tables' rows, if any."""
         share, flag = control[0], control[1]
         values = {id(variable): variable.value for variable in self._model.variables}
         seeds = [variable for variable in self._model.variables if variable.name == _SEED]
@@ -204,12 +220,10 @@ class JointStep:
         sums = tf.concat([tf.reshape(tf.cast(part, self._dtype), [-1]) for part in parts], 0)
         next_seeds = [values[id(seed)] + new[id(seed)] - shifted[id(seed)] for seed in seeds]
         if not layout.tables:
-            return sums, next_seeds, None
+            return sums, next_seeds, ()
         return sums, next_seeds, TableRows.joined([gradients[i] for i in layout.tables], self._dtype)
 
-    def _apply_sums(
-        self, sums: tf.Tensor, seeds: list[tf.Tensor], tables: list[tuple[tf.Tensor, tf.Tensor]] | None
-    ) -> None:
+    def _apply_sums(self, sums: tf.Tensor, seeds: list[tf.Tensor], tables: list[tuple[tf.Tensor, tf.Tensor]]) -> None:
         """Graph code: one step of the optimizers, and what layers moved."""
         layout = self._layout
         dense = [self._variables[i] for i in layout.dense]
@@ -221,7 +235,7 @@ class JointStep:
         gradients: list[Any] = [None] * len(self._variables)
         for i, piece in zip(layout.dense, pieces, strict=False):
             gradients[i] = piece
-        for i, (indices, values) in zip(layout.tables, tables or [], strict=True):
+        for i, (indices, values) in zip(layout.tables, tables, strict=True):
             table = self._variables[i]
             gradients[i] = tf.IndexedSlices(tf.cast(values, table.dtype), indices, tf.constant(tuple(table.shape)))
         with self._tracing:

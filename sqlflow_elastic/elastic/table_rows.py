@@ -49,17 +49,17 @@ class TableRows:
         Raises:
             comm.WorldBroken: not all members gave theirs.
         """
-        own = [np.asarray(memoryview(indices)), np.asarray(memoryview(values))]
+        own = [_memory(indices), _memory(values)]
         length = np.array([own[0].nbytes])
         parts = world.allgather(np.concatenate([array.view(np.uint8) for array in (length, *own)]))
         return self.split([self._read(part) for part in parts])
 
     def split(self, parts: Sequence[tuple[Any, Any]]) -> list[tuple[Numbers, Numbers]]:
-        """Each table's indices and rows, from the two vectors of each member."""
+        """Each table's indices and rows, from the two vectors of each member, see `joined`."""
         tables = len(self._shapes)
         indices: list[list[Numbers]] = [[] for _ in range(tables)]
         values: list[list[Numbers]] = [[] for _ in range(tables)]
-        for whole, numbers in parts:
+        for whole, numbers in ((_memory(whole), _memory(numbers)) for whole, numbers in parts):
             at, value_at = tables, 0
             for table, (count, width) in enumerate(zip(whole[:tables].tolist(), self._widths, strict=True)):
                 indices[table].append(whole[at : at + count])
@@ -73,3 +73,8 @@ class TableRows:
     def _read(self, part: memoryview) -> tuple[Numbers, Numbers]:
         length = int(np.frombuffer(part, np.int64, 1)[0])
         return np.frombuffer(part[8 : 8 + length], np.int64), np.frombuffer(part[8 + length :], self._dtype)
+
+
+def _memory(vector: Any) -> Numbers:
+    """A tensor's own memory; an array is that already."""
+    return np.asarray(memoryview(vector))
