@@ -1,0 +1,92 @@
+"""Training on two workers, each pinned to a core, the same batch for each: samples a second together.
+
+Compared are TensorFlow's MultiWorkerMirroredStrategy, the best of its variants, and two trainers side by side that do
+not talk to each other: twice one process's own speed, with both cores busy. The ways take turns; of each the best turn
+counts, the one that other work on the machine disturbed least.
+
+    python -m benchmarks.elastic_training [mlp-64] [mlp-1024] [mobilenet-32]
+
+Exit code 1 if a ratio is below the bound.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from benchmarks.peers import Command, Variant, mirrored, side_by_side, trainers
+
+ROUNDS = int(os.environ.get("BENCHMARK_ROUNDS", "2"))
+SECONDS = 5.0
+
+OURS = "elastic job"
+APART = "two trainers apart"
+MIRRORED = "MultiWorkerMirroredStrategy"
+
+#: The processes of each way, given the case and the rows per worker and step; their speeds are added up.
+WAYS: Mapping[str, Callable[[str, int], list[Command]]] = {
+    APART: trainers,
+    **{f"{MIRRORED}, {variant}": functools.partial(mirrored, variant=variant) for variant in Variant},
+}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is trained, and what the elastic job has to reach.
+
+    Attributes:
+        case: of `throughput`.
+        batch_size: rows per worker and step.
+        mirrored: times the best of MultiWorkerMirroredStrategy, at least.
+        apart: times two trainers apart, at least; None: no bound.
+    """
+
+    case: str
+    batch_size: int
+    mirrored: float
+    apart: float | None
+
+
+SETTINGS = {
+    "mlp-64": Setting("mlp", 64, 2.0, None),
+    "mlp-1024": Setting("mlp", 1024, 1.0, 0.9),
+    "mobilenet-32": Setting("mobilenet", 32, 1.4, 0.9),
+}
+
+
+def run(name: str, setting: Setting) -> bool:
+    """Measure and print one setting. Returns whether its bounds hold."""
+    print(f"{name}: {setting.batch_size} rows per worker and step", flush=True)
+    speeds: dict[str, float] = dict.fromkeys(WAYS, 0.0)
+    for _ in range(ROUNDS):
+        for way, commands in WAYS.items():
+            speed = sum(side_by_side(commands(setting.case, setting.batch_size), SECONDS))
+            speeds[way] = max(speeds[way], speed)
+    for way, speed in speeds.items():
+        print(f"  {way:36} {speed:10,.0f} samples/s", flush=True)
+    if OURS not in speeds:
+        return True
+    best = max(speed for way, speed in speeds.items() if way.startswith(MIRRORED))
+    held = [_ratio(f"best {MIRRORED}", speeds[OURS] / best, setting.mirrored)]
+    held.append(_ratio(APART, speeds[OURS] / speeds[APART], setting.apart))
+    return all(held)
+
+
+def _ratio(peer: str, ratio: float, bound: float | None) -> bool:
+    held = bound is None or ratio >= bound
+    limit = "" if bound is None else f" (bound {bound})"
+    print(f"  {OURS} / {peer}: {ratio:.2f}{limit}{'' if held else '   MISSED'}", flush=True)
+    return held
+
+
+def main() -> int:
+    """Run the settings named, or all."""
+    held = [run(name, SETTINGS[name]) for name in sys.argv[1:] or SETTINGS]
+    return int(not all(held))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
