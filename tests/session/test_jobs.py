@@ -16,15 +16,17 @@ import pytest
 
 import sqlflow_elastic
 from sqlflow_elastic import Session
+from sqlflow_elastic.config import Config
 from sqlflow_elastic.elastic.folder import JobFolder
 from sqlflow_elastic.errors import CompileError, JobCancelled, JobError
 from sqlflow_elastic.events import Failed, Message, Result, WorldChanged, to_json
+from sqlflow_elastic.jobs.folders import KEEP
 from sqlflow_elastic.jobs.records import Stage
 from sqlflow_elastic.jobs.request import JobKind, JobRequest
 from sqlflow_elastic.jobs.state import JobState, state_url
 from sqlflow_elastic.session import jobs
 from sqlflow_elastic.session.job import statement_job
-from tests.services import MYSQL_VARIABLE, POSTGRESQL_VARIABLE
+from tests.services import ETCD_VARIABLE, MYSQL_VARIABLE, POSTGRESQL_VARIABLE
 from tests.waiting import wait_until
 
 SECONDS = 30.0
@@ -333,6 +335,29 @@ def test_the_statements_work_on_every_data_source(job: Job, tmp_path: Path, vari
         assert [row["id"] for row in listed(there)] == [job.id]
         assert ("job", job.id) in shown(there, job.id)
         assert isinstance(last(there, f"KILL JOB {job.id}"), Result)
+
+
+def test_machines_that_share_a_store_see_each_others_jobs(tmp_path: Path) -> None:
+    if (url := os.environ.get(ETCD_VARIABLE)) is None:
+        pytest.skip(f"{ETCD_VARIABLE} names no etcd")
+    here, there = (
+        Config("sqlite://", str(tmp_path / name), state_store=f"{url.rstrip('/')}/{tmp_path.name}")
+        for name in ("here", "there")
+    )
+    with Session.open(here) as session, Session.open(there) as other:
+        job = Job(session)
+        try:
+            assert [(row["id"], row["state"]) for row in listed(other)] == [(job.id, "starting")]
+            assert shown(other, job.id)["file", "folder"] == "on another machine"
+            assert isinstance(last(other, f"KILL JOB {job.id}"), Result)
+        finally:
+            job.end()
+        assert [row["state"] for row in listed(other)] == ["cancelled"]
+        assert not job.folder.state.exists()
+        for _ in range(KEEP + 1):
+            with statement_job(session._context, REQUEST):
+                pass
+        assert job.id not in other.jobs()
 
 
 def test_listing_jobs_imports_neither_tensorflow_nor_the_compiler(job: Job, tmp_path: Path) -> None:
