@@ -7,7 +7,7 @@ import os
 import select
 import signal
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -235,17 +235,23 @@ class Children:
             self.warm_up()
 
     def _drop_server(self) -> None:
-        """End the fork server and see that its children are gone: the kernel kills them with it, but does not wait."""
+        """End the fork server and see that its children are gone."""
         if self._server is not None:
             self._scheduler.unready()
             self._loop.remove(self._server.channel)
             self._server.end()
             self._server = None
-            _wait_for_end(child.pid for child in self._numbered.values() if child.pid is not None)
+            _see_the_end([child.pid for child in self._numbered.values() if child.pid is not None])
 
 
-def _wait_for_end(pids: Iterable[int]) -> None:
-    """Wait until these processes, which were killed, are gone; together for 10 seconds at most."""
+def _see_the_end(pids: Sequence[int]) -> None:
+    """See that the children of a fork server that was just lost are gone; together for 10 seconds at most.
+
+    If it could not do it itself, the kernel has killed them with it: but not what they had started, and without waiting.
+    """
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):  # PermissionError: of another user, so no child
+            os.killpg(pid, signal.SIGKILL)
     deadline = time.monotonic() + _GONE_SECONDS
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):

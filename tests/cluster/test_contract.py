@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import select
 import signal
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -44,13 +45,11 @@ def runner(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Runner]:
 
 def seen(watch: Watch, enough: Callable[[list[Status]], bool]) -> list[Status]:
     """What the watch tells until it is enough."""
+    deadline = time.monotonic() + SECONDS
     statuses: list[Status] = []
-
-    def goes_on() -> bool:
-        statuses.extend(watch.next(0.1))
-        return enough(statuses)
-
-    wait_until(goes_on, SECONDS)
+    while not enough(statuses):
+        assert time.monotonic() < deadline, statuses
+        statuses += watch.next(0.1)
     return statuses
 
 

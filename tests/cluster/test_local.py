@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,20 +15,22 @@ from pathlib import Path
 import psutil
 import pytest
 
-from sqlflow_elastic.cluster import LocalCluster
+from sqlflow_elastic.cluster import LocalCluster, Phase, connect
 from sqlflow_elastic.errors import JobError
 from tests.cluster.runner import HOLD, SECONDS, Runner, gone
 from tests.waiting import wait_until
 
+SLOTS = 8
+
 
 @pytest.fixture
 def runner(tmp_path: Path) -> Iterator[Runner]:
-    with LocalCluster(preload=(), slots=8) as cluster:
+    with LocalCluster(preload=(), slots=SLOTS) as cluster:
         yield Runner(cluster, tmp_path)
 
 
 def test_close_ends_all(tmp_path: Path) -> None:
-    with LocalCluster(preload=(), slots=8) as cluster:
+    with LocalCluster(preload=(), slots=SLOTS) as cluster:
         runner = Runner(cluster, tmp_path)
         processes = [runner.running(HOLD) for _ in range(3)]
         pids = [runner.pid(process) for process in processes]
@@ -75,6 +78,62 @@ def test_a_lost_fork_server_counts_as_a_kill_and_is_replaced(runner: Runner) -> 
     assert runner.start("pass").wait(SECONDS) == 0
 
 
+def test_what_a_process_started_goes_with_a_lost_fork_server_too(runner: Runner) -> None:
+    process = runner.running("""
+        import signal, subprocess
+        child = subprocess.Popen(["sleep", "1000"])
+        print(child.pid, flush=True)
+        signal.pause()
+    """)
+    os.kill(psutil.Process(runner.pid(process)).ppid(), signal.SIGKILL)
+    assert process.wait(SECONDS) == -signal.SIGKILL
+    wait_until(lambda: gone(int(runner.log())), SECONDS)
+
+
+def test_what_waits_when_the_fork_server_dies_starts_in_the_next_one(runner: Runner) -> None:
+    holder = runner.running(HOLD, slots=SLOTS, job="job", name="holder")
+    waits = runner.start("print('runs')", job="job", name="waits")
+    os.kill(psutil.Process(runner.pid(holder)).ppid(), signal.SIGKILL)
+    assert waits.wait(SECONDS) == 0
+    assert runner.status("job", "holder").exit_code == -signal.SIGKILL
+
+
+def test_a_fork_server_that_hangs_does_not_keep_the_cluster_from_answering(runner: Runner) -> None:
+    process = runner.running(HOLD, job="job", name="one")
+    server = psutil.Process(runner.pid(process)).parent()
+    assert server is not None
+    server.suspend()
+    runner.start("pass", job="job", name="two")
+    runner.cluster.terminate("job", "one")
+    assert [status.name for status in runner.cluster.list("job")] == ["one", "two"]
+    server.resume()
+    assert runner.ended("job", "one").exit_code == -signal.SIGTERM
+    assert runner.ended("job", "two").exit_code == 0
+
+
+def test_a_closed_cluster_says_so_and_leaves_no_thread(tmp_path: Path) -> None:
+    threads = set(threading.enumerate())
+    with LocalCluster(preload=(), slots=SLOTS) as cluster:
+        connected = connect(cluster.address)
+        runner = Runner(cluster, tmp_path)
+        runs = runner.running(HOLD, slots=SLOTS, job="job", name="runs")
+        waits = runner.start("print('runs')", job="job", name="waits")
+        watch = connected.watch("job")
+        watch.next(SECONDS)
+    assert set(threading.enumerate()) == threads
+    assert [process.wait(SECONDS) for process in (runs, waits)] == [-signal.SIGKILL] * 2
+    assert {status.name: status.exit_code for status in watch.next(SECONDS)} == {"runs": -9, "waits": -9}
+    with watch, pytest.raises(JobError, match="the cluster has ended"):
+        watch.next(SECONDS)
+    for side in (cluster, connected):
+        with pytest.raises(JobError, match="cannot be reached"):
+            side.list()
+        with pytest.raises(JobError, match="cannot be reached"):
+            side.start(runner.spec)
+    with pytest.raises(JobError, match="cannot be reached"):
+        connect(cluster.address)
+
+
 def test_an_import_that_fails_is_told(tmp_path: Path) -> None:
     with LocalCluster(preload=("no_such_module",)) as cluster:
         process = Runner(cluster, tmp_path).start("pass")
@@ -100,6 +159,23 @@ def test_a_pending_process_is_not_started_after_it_was_ended(tmp_path: Path) -> 
             assert last.wait(SECONDS) == 0
     assert not (tmp_path / "log1").exists()
     assert (tmp_path / "log2").read_text() == "last\n"
+
+
+def test_a_cluster_answers_while_its_fork_server_imports(tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    (tmp_path / "slow_module.py").write_text(f"open({str(gate)!r}).read()")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(tmp_path))
+        with LocalCluster(preload=("slow_module",), slots=SLOTS) as cluster, connect(cluster.address) as master:
+            runner = Runner(master, tmp_path)
+            late = runner.start("pass", job="job", name="late", slots=SLOTS)
+            runner.start("pass", job="job", name="urgent", slots=SLOTS, priority=1)
+            assert {status.phase for status in master.list()} == {Phase.PENDING}
+            assert master.free() == SLOTS
+            gate.write_text("")
+            assert late.wait(SECONDS) == 0
+            assert runner.status("job", "urgent").phase is Phase.ENDED
 
 
 def test_a_cluster_that_still_imports_closes_at_once(tmp_path: Path) -> None:
