@@ -96,10 +96,9 @@ class MasterMachine:
         for process in processes:
             if process.phase is not Phase.ENDED:
                 self._add(process, now)
-        self._adopting = any(worker.phase is Phase.RUNNING for worker in self._desk.workers.values())
+        self._adopting = True
         self._desk.deadlines.set(Alarm.BEGIN, "", now)
-        if self._adopting:
-            self._desk.deadlines.set(Alarm.ADOPT, "", now + spec.adopt)
+        self._desk.deadlines.set(Alarm.ADOPT, "", now + spec.adopt)
 
     def _add(self, process: ProcessChanged, now: float) -> Worker:
         worker = Worker(process.name, self._staff.restarts.generation, process.phase)

@@ -1,0 +1,249 @@
+"""Rings of simulated workers: they connect, pass states on, take steps together, and break in the middle of them."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
+
+from sqlflow_elastic.elastic.membership.messages import NO_STATE, Commit, Prepare
+from sqlflow_elastic.elastic.membership.worker import (
+    BoundaryReached,
+    Connected,
+    ConnectFailed,
+    RingBroke,
+    StateTaken,
+    TrainingDone,
+)
+from tests.elastic.membership.clockwork import Broken, Clockwork
+
+if TYPE_CHECKING:
+    from tests.elastic.membership.simulated_worker import SimulatedWorker
+
+
+class State(NamedTuple):
+    """A replica's: how many steps are applied, and which world applied each of them, as one number."""
+
+    step: int = NO_STATE
+    history: int = 0
+
+    def after(self, version: int) -> State:
+        """With the next step applied."""
+        return State(self.step + 1, hash((self.history, self.step, version)))
+
+
+class Stage(Enum):
+    CONNECTING = 1
+    STATE = 2
+    STEPS = 3
+    OVER = 4
+
+
+class Rings:
+    """All rings of a job.
+
+    Attributes:
+        checkpoint: the newest one.
+        last: the step that ends training.
+        apart: pairs of workers that cannot reach one another.
+    """
+
+    def __init__(self, clock: Clockwork, last: int) -> None:
+        self.clock = clock
+        self.last = last
+        self.checkpoint = State(0)
+        self.apart: set[frozenset[str]] = set()
+        self._rings: dict[int, Ring] = {}
+
+    def of(self, prepare: Prepare) -> Ring:
+        """The ring of a version."""
+        return self._rings.setdefault(prepare.version, Ring(self, prepare.version, prepare.size))
+
+    def only(self, ring: Ring) -> None:
+        """No other ring may take steps now."""
+        for other in self._rings.values():
+            if other is not ring and other.can_step():
+                raise Broken(f"worlds {other.version} and {ring.version} both train")
+
+
+class Ring:
+    def __init__(self, rings: Rings, version: int, size: int) -> None:
+        self._rings = rings
+        self._clock = rings.clock
+        self.version = version
+        self._size = size
+        self.members: dict[int, SimulatedWorker] = {}
+        self._commits: dict[int, Commit] = {}
+        self._have_state: set[int] = set()
+        self._flag = False
+        self.stage = Stage.CONNECTING
+
+    def can_step(self) -> bool:
+        return self.stage in (Stage.STATE, Stage.STEPS) and len(self._commits) == self._size
+
+    def join(self, worker: SimulatedWorker, prepare: Prepare) -> None:
+        """A worker begins to connect."""
+        if prepare.size != self._size or prepare.rank in self.members:
+            raise Broken(f"two members of world {self.version} have one rank")
+        self.members[prepare.rank] = worker
+        self._clock.at(self._clock.now + prepare.seconds, self._timeout, prepare.rank)
+        for rank in ((prepare.rank + offset) % self._size for offset in (-1, 0, 1)):
+            if rank in self.members:
+                self._try(rank)
+
+    def _neighbours(self, rank: int) -> list[int]:
+        return [(rank + offset) % self._size for offset in (-1, 1)]
+
+    def _try(self, rank: int) -> None:
+        worker = self.members[rank]
+        for other in self._neighbours(rank):
+            if other not in self.members or not self.members[other].alive:
+                return
+            if frozenset((worker.name, self.members[other].name)) in self._rings.apart:
+                self._clock.seen["kept apart"] += 1
+                self._clock.soon(self.fail, rank, other, "refused")
+                return
+        self._clock.soon(self._connected, rank)
+
+    def _connected(self, rank: int) -> None:
+        worker = self.members[rank]
+        if worker.connecting == self.version:
+            worker.connecting = None
+            worker.answer(Connected(self.version, worker.state.step))
+
+    def _timeout(self, rank: int) -> None:
+        missing = [other for other in self._neighbours(rank) if other not in self.members]
+        self.fail(rank, missing[0] if missing else None, "too late")
+
+    def fail(self, rank: int, suspect: int | None, reason: str) -> None:
+        worker = self.members[rank]
+        if worker.connecting == self.version:
+            worker.connecting = None
+            self.stage = Stage.OVER
+            worker.answer(ConnectFailed(self.version, suspect, reason))
+
+    def cancel(self, worker: SimulatedWorker) -> None:
+        for rank, member in self.members.items():
+            if member is worker:
+                self._clock.soon(self.fail, rank, None, "cancelled")
+
+    def take(self, worker: SimulatedWorker, commit: Commit) -> None:
+        """A worker is told to run."""
+        rank = next(rank for rank, member in self.members.items() if member is worker)
+        self._commits[rank] = commit
+        if self.stage is Stage.OVER:
+            self._clock.soon(self._tell_broken, rank, None)
+        elif len(self._commits) == self._size:
+            if len(set(self._commits.values())) != 1:
+                raise Broken(f"world {self.version} was told to run in two ways")
+            self._pass_state(commit)
+
+    def _pass_state(self, commit: Commit) -> None:
+        root = self.members[commit.root]
+        if not all(member.alive for member in self.members.values()):
+            self.breaks(next(member for member in self.members.values() if not member.alive))
+            return
+        self.stage = Stage.STATE
+        self._rings.only(self)
+        if commit.step == NO_STATE:
+            root.state = self._rings.checkpoint
+            self._clock.seen["from checkpoint" if root.state.step else "from nothing"] += 1
+        elif commit.step != root.state.step:
+            raise Broken(f"world {self.version} begins at {commit.step}, its root is at {root.state.step}")
+        for rank in range(self._size):
+            self._clock.soon(self._take_state, rank, root.state, most=0.2)
+
+    def _take_state(self, rank: int, state: State) -> None:
+        if self.stage is not Stage.STATE:
+            return
+        worker, commit = self.members[rank], self._commits[rank]
+        if worker.stopped:
+            self._clock.soon(self._take_state, rank, state, most=1.0)
+            return
+        if rank in commit.receivers:
+            self._clock.seen["state passed on"] += 1
+            worker.state = state
+        elif worker.state != state:
+            raise Broken(f"{worker.name} has another state than the root of world {self.version}")
+        worker.answer(StateTaken(self.version, state.step))
+        self._have_state.add(rank)
+        if len(self._have_state) == self._size:
+            self.stage = Stage.STEPS
+            self._clock.soon(self._step, most=0.4)
+
+    def flag(self) -> None:
+        self._flag = True
+
+    def _step(self) -> None:
+        if self.stage is not Stage.STEPS:
+            return
+        if any(member.stopped for member in self.members.values()):
+            self._clock.soon(self._step, most=1.0)
+            return
+        self._rings.only(self)
+        states = {member.state for member in self.members.values()}
+        if len(states) != 1:
+            raise Broken(f"members of world {self.version} have different states: {states}")
+        self._clock.seen["steps"] += 1
+        if states.pop().step < self._rings.last:
+            for rank in range(self._size):
+                self._apply(rank)
+        if self.members[0].state.step >= self._rings.last:
+            self.stage = Stage.OVER
+            for rank in range(self._size):
+                self._clock.soon(self.members[rank].answer, TrainingDone(self.members[rank].state.step))
+        elif self._flag:
+            self.stage = Stage.OVER
+            self._clock.seen["stopped together"] += 1
+            for rank in range(self._size):
+                self._clock.soon(self.members[rank].answer, BoundaryReached(self.version, self.members[rank].state.step))
+        else:
+            self._clock.soon(self._step, most=0.4)
+
+    def _apply(self, rank: int) -> None:
+        worker = self.members[rank]
+        worker.state = worker.state.after(self.version)
+        if rank == 0 and worker.state.step % 4 == 0:
+            self._rings.checkpoint = worker.state
+
+    def breaks(self, culprit: SimulatedWorker) -> None:
+        """A member leaves, dies or breaks off: in a step, some of the others have applied it, and some have not."""
+        if self.stage is Stage.OVER or len(self.members) < self._size:
+            if self.stage is Stage.CONNECTING:
+                self._closes(culprit)
+            return
+        began, stepping = self._commits, self.stage is Stage.STEPS
+        at_work = stepping and self._clock.random.random() < 0.7
+        self.stage = Stage.OVER
+        blamed = next(rank for rank, member in self.members.items() if member is culprit)
+        for rank, member in self.members.items():
+            if not member.alive or rank not in began:
+                continue
+            if at_work and member.state.step < self._rings.last and self._clock.random.random() < 0.5:
+                self._clock.seen["applied by some"] += 1
+                self._apply(rank)
+                if member.state.step >= self._rings.last:
+                    self._clock.seen["finished alone"] += 1
+                    self._clock.soon(member.answer, TrainingDone(member.state.step))
+                    continue
+                if self._flag:
+                    self._clock.soon(member.answer, BoundaryReached(self.version, member.state.step))
+                    continue
+            self._clock.soon(self._tell_broken, rank, self._suspect(rank, blamed))
+
+    def _closes(self, culprit: SimulatedWorker) -> None:
+        rank = next(rank for rank, member in self.members.items() if member is culprit)
+        self.stage = Stage.OVER
+        for other in self._neighbours(rank):
+            if other in self.members and other != rank:
+                self._clock.soon(self.fail, other, rank, "closed")
+        for other in self._commits:
+            self._clock.soon(self._tell_broken, other, rank)
+
+    def _suspect(self, rank: int, blamed: int) -> int | None:
+        if blamed == rank:
+            return None
+        return self._clock.random.choice((blamed, blamed, blamed, (rank + 1) % self._size, None))
+
+    def _tell_broken(self, rank: int, suspect: int | None) -> None:
+        worker = self.members[rank]
+        worker.answer(RingBroke(self.version, worker.state.step, suspect, "broken"))

@@ -1,0 +1,268 @@
+"""A whole simulated job: the master's machine, the workers' machines, a cluster, a store, streams and rings.
+
+Everything is fixed by a seed. Whatever must never happen raises `Broken` when it does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlflow_elastic.elastic.membership.master import (
+    Cancelled,
+    Disconnected,
+    EndJob,
+    EndWorker,
+    MasterEvent,
+    MasterMachine,
+    Outcome,
+    Persist,
+    Phase,
+    ProcessChanged,
+    Received,
+    Send,
+    StartWorker,
+    Tell,
+    Tick,
+)
+from sqlflow_elastic.elastic.membership.messages import Commit, FromWorker, Hello, Prepare, Prepared, Progress, Release
+from sqlflow_elastic.elastic.membership.spec import JobSpec, Scaling
+from tests.elastic.membership.clockwork import Broken, Clockwork
+from tests.elastic.membership.rings import Rings
+from tests.elastic.membership.simulated_worker import SimulatedWorker, Stream
+
+#: A program's stages: queues of tasks, None for training, ("", 0) for its end.
+Program = list[tuple[str, int] | None]
+
+PROGRAMS: list[Program] = [
+    [("prepare", 1), None, ("save", 1), ("", 0)],
+    [None, ("evaluate", 3), ("save", 1), ("", 0)],
+    [("prepare", 2), None, ("", 0)],
+    [("predict", 6), ("", 0)],
+]
+#: A job that has not ended after so many events, or seconds without failures, never will.
+MOST_EVENTS = 6_000
+MOST_SECONDS = 400.0
+
+
+class Simulation:
+    """One job, from its start to its end.
+
+    Attributes:
+        master: None while there is none.
+        term: counts masters.
+        store: what is stored, as the next master sees it.
+        crash_at: the next master's command, from now on, that is its last; None for none.
+        excused: outcomes that are no surprise, by what was done to the job.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.clock = clock = Clockwork(seed)
+        random = clock.random
+        self.program = random.choice((PROGRAMS[0], PROGRAMS[0], PROGRAMS[1], PROGRAMS[2], PROGRAMS[3]))
+        self.spec = JobSpec(
+            "job",
+            workers=random.choice((1, 2, 2, 3, 3, 4, 5)),
+            batch_size=random.choice((2, 64, 64)) if None in self.program else None,
+            scaling=random.choice((Scaling.ALL, Scaling.ALL, Scaling.FASTEST)),
+            heartbeat=2.0,
+        )
+        self.slots = random.choice((self.spec.workers, self.spec.workers, self.spec.workers + 2, 1, 2))
+        self.speed_per_worker = random.choice((0.3, 1.0))
+        self.rings = Rings(clock, last=random.choice((3, 8, 20, 40)))
+        self.workers: dict[str, SimulatedWorker] = {}
+        self.exit_code: dict[str, int] = {}
+        self.failures: dict[str, str] = {}
+        self.done: set[tuple[str, int]] = set()
+        self.store: dict[str, Any] = {}
+        self.term = 0
+        self.master: MasterMachine | None = MasterMachine(self.spec, 0.0)
+        self.end: EndJob | None = None
+        self.crash_at: int | None = None
+        self.excused = {Outcome.SUCCEEDED}
+        self._streams: dict[str, Stream] = {}
+        self._prepared: dict[int, set[str]] = {}
+        self._excluded: set[str] = set()
+        self._wake = float("inf")
+        clock.soon(self.tell, Tick(), self.term)
+
+    # The master.
+
+    def tell(self, event: MasterEvent, term: int) -> None:
+        """Hand an event to the master of a term, if it is still there, and carry out what it says."""
+        if self.master is None or term != self.term or self.end is not None:
+            return
+        for command in self.master.handle(event, self.clock.now):
+            if self.crash_at is not None:
+                if self.crash_at == 0:
+                    self.clock.seen["master died before " + type(command).__name__] += 1
+                    self.crash()
+                    return
+                self.crash_at -= 1
+            self._execute(command)
+        wake = self.master.next_wake
+        if wake < self._wake:
+            self._wake = wake
+            self.clock.at(wake, self._tick, self.term)
+
+    def _tick(self, term: int) -> None:
+        if term == self.term:
+            self._wake = float("inf")
+            self.tell(Tick(), term)
+
+    def crash(self) -> None:
+        """Kill -9 of the master; the next one comes in a while."""
+        self.crash_at = None
+        if self.master is None:
+            return
+        self.master = None
+        self.term += 1
+        self._wake = float("inf")
+        for stream in self._streams.values():
+            stream.cut()
+        self._streams = {}
+        self.clock.soon(self._succeed, most=4.0)
+
+    def _succeed(self) -> None:
+        if self.end is not None:
+            return
+        self.clock.seen["master adopted"] += 1
+        processes = [self._status(worker) for worker in self.workers.values()]
+        self.master = MasterMachine.adopt(self.spec, dict(self.store), processes, self.clock.now)
+        self.tell(Tick(), self.term)
+
+    def hear(self, stream: Stream, name: str, message: FromWorker) -> None:
+        """A message arrives at the master."""
+        if self.master is None or stream.term != self.term:
+            return
+        self._streams[name] = stream
+        if isinstance(message, Prepared):
+            self._prepared.setdefault(message.version, set()).add(name)
+        elif isinstance(message, Hello) and message.standing.value == "prepared":
+            self._prepared.setdefault(message.version, set()).add(name)
+        self.clock.seen[type(message).__name__] += 1
+        self.tell(Received(name, message), self.term)
+
+    def stream_lost(self, stream: Stream, name: str) -> None:
+        """The master notices, unless there is a newer stream."""
+        if self._streams.get(name) is stream:
+            del self._streams[name]
+            self.tell(Disconnected(name), stream.term)
+
+    def progress(self, worker: SimulatedWorker) -> Progress:
+        """A worker's heartbeat. Speeds follow the size of the world as the scenario says."""
+        version = worker.machine.running
+        size = worker.machine._size
+        speed = 1000.0 * (1 + (size - 1) * self.speed_per_worker)
+        return Progress(version, worker.state.step, speed, 0.001, 1.5, True, 1000.0)
+
+    # What it does.
+
+    def _execute(self, command: object) -> None:
+        match command:
+            case Persist(changes):
+                self._persist(changes)
+            case Send(name, message):
+                self._check(name, message)
+                stream = self._streams.get(name)
+                if stream is not None and stream.whole:
+                    stream.send(message)
+            case StartWorker(name):
+                self._start(name)
+            case EndWorker(name, kill):
+                worker = self.workers[name]
+                worker.asked = True
+                self.clock.seen["killed by the master" if kill else "ended by the master"] += 1
+                if kill:
+                    self.clock.soon(worker.end, -9, most=0.3)
+                else:
+                    self.clock.soon(worker.terminate, most=0.3)
+            case Tell(event):
+                if "WorldChanged" in event:
+                    self.clock.seen["WorldChanged"] += 1
+            case EndJob():
+                self._over(command)
+            case _:
+                raise Broken(f"{command} is no command")
+
+    def _persist(self, changes: Mapping[str, Any]) -> None:
+        for key, value in changes.items():
+            if key == "version" and value <= self.store.get("version", 0):
+                raise Broken(f"version {value} comes after {self.store['version']}")
+            if key.startswith("tasks/") and key in self.store:
+                raise Broken(f"{key} is accepted twice")
+            if key.count("/") == 2 and (key.split("/")[1], int(key.split("/")[2])) not in self.done:
+                raise Broken(f"{key} is accepted, and nobody has done it")
+            self.store[key] = value
+
+    def _check(self, name: str, message: object) -> None:
+        if isinstance(message, Release):
+            self._excluded.add(name)
+        elif isinstance(message, Prepare) and message.version != self.store.get("version"):
+            raise Broken(f"version {message.version} is used before it is stored")
+        elif isinstance(message, Commit):
+            world = self.store.get("world", {})
+            if world.get("version") != message.version:
+                raise Broken(f"world {message.version} runs before it is stored")
+            if not set(world["members"]) <= self._prepared.get(message.version, set()):
+                raise Broken(f"world {message.version} runs, and not all are prepared")
+
+    def _start(self, name: str) -> None:
+        if name in self.workers:
+            raise Broken(f"{name} is used twice")
+        if self.store.get("names", 0) <= int(name.removeprefix("worker-")):
+            raise Broken(f"{name} is used before it is stored")
+        self.workers[name] = SimulatedWorker(self, name)
+        target = self.master._sizing.target if self.master is not None else 0
+        working = [
+            worker
+            for worker in self.workers.values()
+            if not (worker.ended or worker.asked or worker.machine._leaving or worker.name in self._excluded)
+        ]
+        if len(working) > target:
+            raise Broken(f"{len(working)} workers where {target} are wanted")
+        self.clock.soon(self._schedule)
+
+    # The cluster.
+
+    def _schedule(self) -> None:
+        running = sum(worker.alive for worker in self.workers.values())
+        for worker in self.workers.values():
+            if running < self.slots and not worker.alive and not worker.ended and not worker.launched:
+                worker.launched = True
+                running += 1
+                self.clock.soon(worker.run, most=1.0)
+
+    def process_changed(self, worker: SimulatedWorker) -> None:
+        """The cluster tells the master, if there is one."""
+        self.clock.soon(self.tell, self._status(worker), self.term)
+        if worker.ended:
+            self.clock.soon(self._schedule)
+
+    def _status(self, worker: SimulatedWorker) -> ProcessChanged:
+        if worker.ended:
+            code = self.exit_code[worker.name]
+            return ProcessChanged(worker.name, Phase.ENDED, code, worker.preempted, self.failures.get(worker.name))
+        return ProcessChanged(worker.name, Phase.RUNNING if worker.alive else Phase.PENDING)
+
+    # The end.
+
+    def cancel(self) -> None:
+        self.excused.add(Outcome.CANCELLED)
+        self.tell(Cancelled("enough"), self.term)
+
+    def _over(self, end: EndJob) -> None:
+        self.end = end
+        self.clock.seen[f"job {end.outcome}"] += 1
+        left = [worker.name for worker in self.workers.values() if not worker.ended]
+        if left:
+            raise Broken(f"the job is over, and {left} are left")
+        if end.outcome not in self.excused:
+            raise Broken(f"the job {end.outcome}: {end.text}")
+        if self.store["status"]["outcome"] != end.outcome:
+            raise Broken("the outcome is not stored")
+        if end.outcome is Outcome.SUCCEEDED:
+            for stage in self.program[:-1]:
+                if stage is not None and not all(f"tasks/{stage[0]}/{index}" in self.store for index in range(stage[1])):
+                    raise Broken(f"the job has succeeded without all tasks of {stage[0]}")
+
