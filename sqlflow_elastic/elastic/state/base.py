@@ -14,11 +14,11 @@ Guarantees, the same for the embedded store and for etcd:
 - **Watches miss nothing.** A watch gives each change of its keys once, in the order of revisions, those of one write in
   one list, across restarts of the store. A store forgets old changes; a watch that lay still for so long gives, of the
   changes forgotten meanwhile, the last of each key.
-- **Deadlines.** No call blocks longer than `CALL_SECONDS` (`Watch.next`: than it was told, plus that); threads that share
-  a store may have to wait for each other as long again. Then, and when the store is damaged, full or refuses, a call
-  raises `StoreUnavailable`. After that from `write` the changes may have been made, or may be made a moment later: write
-  again with the same expectations, and read what is there at a `Conflict`. Every object can be used on: it works again
-  when the store does.
+- **Deadlines.** No call blocks longer than `CALL_SECONDS` (`Watch.next`: than it was told, plus that); threads that
+  share a store may have to wait for each other as long again. Then, and when the store is damaged, full or refuses, a
+  call raises `StoreUnavailable`. After that from `write` the changes may have been made, or may be made a moment later:
+  write again with the same expectations, and at a `Conflict` read what is there. Every object can be used on: it works
+  again when the store does.
 
 To keep a picture of some keys: open the watch first, then `list`, then apply the changes whose revision is higher than
 that of the entry. All objects may be used from several threads, none in a forked child.

@@ -1,9 +1,10 @@
 """The state store of one machine: one SQLite file that several processes read and write.
 
-- SQLite keeps a rollback journal, emptied at each commit, and syncs fully: what `write` returned survives a power loss,
-  and whoever opens the file next undoes what a killed writer left half done. The write-ahead log would save half a
-  millisecond a write; but in SQLite before 3.51.3, Debian's among them, two processes that write and checkpoint at the
-  same instant can lose committed pages.
+- SQLite keeps a write-ahead log and syncs it at each commit: what `write` returned survives a power loss, half a write
+  of a killed process is no write, and readers neither wait nor let wait.
+- Writers take turns at a lock of our own, held until SQLite has committed and, when it is time for that, has copied its
+  log into the file. SQLite's own way to wait is unfair: of several busy writers some would never get on. And before
+  version 3.51.3, Debian's among them, it can lose pages when one process commits while another one copies.
 - The changes are kept beside the entries, so that watches of other processes find each of them; the oldest are
   forgotten. Watches of the same object are woken, those of others look every `_POLL_SECONDS`.
 - Leases run by the machine's monotonic clock, which all its processes share: setting the time neither ends nor prolongs

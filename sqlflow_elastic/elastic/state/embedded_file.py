@@ -5,18 +5,22 @@ from __future__ import annotations
 import errno
 import os
 import sqlite3
+import stat
+import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from sqlflow_elastic.elastic.state.base import CALL_SECONDS
+from sqlflow_elastic.elastic.state.turnstile import Turnstile
 from sqlflow_elastic.errors import StoreUnavailable, why
 
 #: "SQFs": what marks the file as one of these.
 _APPLICATION = 0x53514673
 _VERSION = 1
 _SCHEMA = (
+    "BEGIN IMMEDIATE",
     "CREATE TABLE store (revision INTEGER NOT NULL, forgotten INTEGER NOT NULL, written INTEGER NOT NULL)",
     "INSERT INTO store VALUES (0, 0, 0)",
     "CREATE TABLE entries (key BLOB PRIMARY KEY, value BLOB NOT NULL, revision INTEGER NOT NULL, lease INTEGER)",
@@ -29,11 +33,15 @@ _SCHEMA = (
     "CREATE TABLE leases (id INTEGER PRIMARY KEY AUTOINCREMENT, boot TEXT NOT NULL, ends REAL NOT NULL)",
     f"PRAGMA application_id = {_APPLICATION}",
     f"PRAGMA user_version = {_VERSION}",
+    "COMMIT",
 )
 
 
+_BUSY = "the state store {} is busy: another process holds it"
+
+
 class StoreFile:
-    """A state store's SQLite file, opened by this process; its mode is 0600, that of its journal too.
+    """A state store's SQLite file, opened by this process; its mode is 0600, that of the files beside it too.
 
     One connection, which the threads take in turns. After an error it is given up and the next call makes a new one,
     which begins with what is on the disk.
@@ -45,18 +53,18 @@ class StoreFile:
         self._turn = threading.Condition()
         self._sqlite: sqlite3.Connection | None = None
         self._process = os.getpid()
-        self._identity = _made(self.path)
         try:
+            _make(self.path)
+            self._identity = _identity(self.path)
             with self.reading() as sql:
-                ready = self._ready(sql)
-            if not ready:
-                with self.writing() as sql:
-                    # Another process may have been quicker.
-                    if not self._ready(sql):
-                        for statement in _SCHEMA:
-                            sql.execute(statement)
+                self._check(sql)
+            self._writers = Turnstile(self.path.with_name(self.path.name + "-lock"))
+        except (OSError, ValueError) as error:
+            self._disconnect()
+            reason = why(error) if isinstance(error, OSError) else str(error)
+            raise StoreUnavailable(f"the state store {self.path} cannot be opened: {reason}") from error
         except BaseException:
-            self.close()
+            self._disconnect()
             raise
 
     @contextmanager
@@ -86,21 +94,28 @@ class StoreFile:
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
         """A transaction that is durable when it is left: whole, or not at all when an exception leaves it."""
-        with self._transaction("BEGIN IMMEDIATE") as sql:
-            yield sql
         with self.turn() as turn:
+            try:
+                # Kept until SQLite has committed, and copied its log into the file when it is time for that.
+                with self._writers.passed(CALL_SECONDS / 2), self._transaction("BEGIN IMMEDIATE") as sql:
+                    yield sql
+            except TimeoutError as error:
+                raise StoreUnavailable(_BUSY.format(self.path)) from error
+            except OSError as error:
+                raise StoreUnavailable(f"the state store {self.path} cannot be locked: {why(error)}") from error
             turn.notify_all()
 
     def close(self) -> None:
         """Give the file back; may be called twice."""
         with self._turn:
+            if not self.closed:
+                self._writers.close()
             self.closed = True
             self._disconnect()
             self._turn.notify_all()
 
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
-        # SQLite may wait twice for other processes: for its turn to begin, and for readers to be done to commit.
         with self.turn():
             try:
                 sql = self._connected()
@@ -117,16 +132,15 @@ class StoreFile:
 
     def _connected(self) -> sqlite3.Connection:
         try:
-            found = self.path.stat()
+            found = _identity(self.path)
         except OSError as error:
             raise StoreUnavailable(f"the state store {self.path} is gone: {why(error)}") from error
-        if (found.st_dev, found.st_ino) != self._identity:
+        if found != self._identity:
             raise StoreUnavailable(f"the state store {self.path} was replaced by another file")
         if self._sqlite is None:
             self._sqlite = sqlite3.connect(
                 self.path, timeout=CALL_SECONDS / 2, isolation_level=None, check_same_thread=False
             )
-            self._sqlite.execute("PRAGMA journal_mode = TRUNCATE").fetchall()
             self._sqlite.execute("PRAGMA synchronous = FULL")
         return self._sqlite
 
@@ -135,48 +149,56 @@ class StoreFile:
             self._sqlite.close()
             self._sqlite = None
 
-    def _ready(self, sql: sqlite3.Connection) -> bool:
-        """Whether the tables are there and ours; False where there is nothing yet."""
+    def _check(self, sql: sqlite3.Connection) -> None:
         [application] = sql.execute("PRAGMA application_id").fetchone()
         [version] = sql.execute("PRAGMA user_version").fetchone()
-        if (application, version) == (_APPLICATION, _VERSION):
-            return True
-        if application == _APPLICATION:
+        if application != _APPLICATION:
+            raise StoreUnavailable(f"{self.path} is no state store, but something else")
+        if version != _VERSION:
             raise StoreUnavailable(f"the state store {self.path} has the version {version}, this program {_VERSION}")
-        if application or version or sql.execute("SELECT 1 FROM sqlite_master").fetchone():
-            raise StoreUnavailable(f"{self.path} is no state store, but a database of something else")
-        return False
 
 
-def _made(path: Path) -> tuple[int, int]:
-    """Make the file if it does not exist; its device and inode."""
-    try:
-        # Not opened and closed: closing a file gives up all locks that this process has on it.
-        os.mknod(path, 0o600)
-        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-    except FileExistsError:
-        pass
-    except (OSError, ValueError) as error:
-        reason = why(error) if isinstance(error, OSError) else str(error)
-        raise StoreUnavailable(f"the state store {path} cannot be made: {reason}") from error
-    try:
-        found = path.stat()
-    except OSError as error:
-        raise StoreUnavailable(f"the state store {path} cannot be opened: {why(error)}") from error
-    if not path.is_file():
+def _identity(path: Path) -> tuple[int, int]:
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode):
         raise StoreUnavailable(f"the state store {path} is no file")
     return found.st_dev, found.st_ino
+
+
+def _make(path: Path) -> None:
+    """Make the file if it does not exist: aside, then put in its place, so that nobody ever sees half of it."""
+    if path.exists():
+        return
+    file, aside = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+    os.close(file)
+    try:
+        sql = sqlite3.connect(aside, isolation_level=None)
+        try:
+            sql.execute("PRAGMA journal_mode = WAL").fetchall()
+            sql.execute("PRAGMA synchronous = FULL")
+            for statement in _SCHEMA:
+                sql.execute(statement)
+        finally:
+            sql.close()
+        # Fails where another process was quicker, where a renaming would replace what that one has made.
+        with suppress(FileExistsError):
+            os.link(aside, path)
+    except sqlite3.Error as error:
+        raise StoreUnavailable(_reason(path, error)) from error
+    finally:
+        Path(aside).unlink()
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 def _reason(path: Path, error: sqlite3.Error) -> str:
     # The low byte is the kind, the rest says where in SQLite it happened.
     match getattr(error, "sqlite_errorcode", 0) & 0xFF:
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
-            return f"the state store {path} is busy: another process holds it"
+            return _BUSY.format(path)
         case sqlite3.SQLITE_FULL:
             return f"the state store {path} cannot be written: {os.strerror(errno.ENOSPC)}"
         case sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_CORRUPT:

@@ -5,12 +5,14 @@ Each prints a line when what the line says has happened.
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sqlflow_elastic.elastic.state import Conflict, StateStore, open_store
+from sqlflow_elastic.elastic.state.embedded import EmbeddedStore
 
 
 def count(store: StateStore, times: int) -> None:
@@ -53,6 +55,17 @@ def hold(store: StateStore, seconds: float) -> None:
             lease.refresh()
 
 
+def stay_in_a_write(store: StateStore) -> None:
+    """Begin to write and stay there until killed."""
+
+    assert isinstance(store, EmbeddedStore)
+    with store._file.writing() as sql:
+        sql.execute("INSERT INTO entries VALUES (?, ?, 1, NULL)", (b"a", b"never"))
+        sys.stdout.write("writing\n")
+        sys.stdout.flush()
+        signal.pause()
+
+
 @contextmanager
 def acting(url: str, action: str, *arguments: object) -> Iterator[subprocess.Popen[str]]:
     """A process that does this; killed at the end if it has not ended."""
@@ -73,6 +86,8 @@ def main(url: str, action: str, *arguments: str) -> None:
                 write_alike(store)
             case "write_numbers":
                 write_numbers(store, arguments[0], int(arguments[1]))
+            case "stay_in_a_write":
+                stay_in_a_write(store)
             case "hold":
                 hold(store, float(arguments[0]))
 

@@ -7,7 +7,6 @@ import signal
 import sqlite3
 import stat
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -35,16 +34,15 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", folder], check=True)
 
 
-def test_the_file_and_its_journal_are_the_owners_only(path: str) -> None:
+def test_the_file_and_those_beside_it_are_the_owners_only(path: str) -> None:
     before = os.umask(0)
     try:
         with open_store(path) as store:
             store.write({"a": b""})
+            modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in Path(path).parent.iterdir()}
     finally:
         os.umask(before)
-    files = list(Path(path).parent.iterdir())
-    assert Path(path) in files
-    assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
+    assert modes == dict.fromkeys(["state.db", "state.db-lock", "state.db-shm", "state.db-wal"], 0o600)
 
 
 def test_processes_that_make_the_store_at_the_same_time_make_one(path: str) -> None:
@@ -69,14 +67,14 @@ def test_a_damaged_file_is_told_and_left_as_it_is(path: str, content: bytes) -> 
     assert Path(path).read_bytes() == content
 
 
-def test_damage_while_it_is_open_is_told(path: str) -> None:
+def test_damage_that_shows_later_is_told(path: str) -> None:
     with open_store(path) as store:
         store.write({f"{number:04}": b"x" * 5_000 for number in range(100)})
-        with Path(path).open("r+b") as file:
-            file.seek(4096)
-            file.write(os.urandom(Path(path).stat().st_size - 4096))
-        with open_store(path) as other, pytest.raises(StoreUnavailable, match="is damaged"):
-            other.list("")
+    with Path(path).open("r+b") as file:
+        file.seek(4096)
+        file.write(os.urandom(Path(path).stat().st_size - 4096))
+    with open_store(path) as store, pytest.raises(StoreUnavailable, match="is damaged"):
+        store.list("")
 
 
 def test_a_database_of_something_else_is_refused_and_left_as_it_is(path: str) -> None:
@@ -84,7 +82,7 @@ def test_a_database_of_something_else_is_refused_and_left_as_it_is(path: str) ->
         other.execute("CREATE TABLE entries (key, value)")
     other.close()
     before = Path(path).read_bytes()
-    with pytest.raises(StoreUnavailable, match="is no state store, but a database of something else"):
+    with pytest.raises(StoreUnavailable, match="is no state store, but something else"):
         open_store(path)
     assert Path(path).read_bytes() == before
 
@@ -104,7 +102,7 @@ def test_a_folder_is_no_store(tmp_path: Path) -> None:
 
 
 def test_a_store_in_no_folder_cannot_be_made(tmp_path: Path) -> None:
-    with pytest.raises(StoreUnavailable, match=r"nowhere/state\.db cannot be made: No such file or directory"):
+    with pytest.raises(StoreUnavailable, match=r"nowhere/state\.db cannot be opened: No such file or directory"):
         open_store(str(tmp_path / "nowhere" / "state.db"))
 
 
@@ -122,11 +120,13 @@ def test_a_removed_or_replaced_file_is_not_written_in_vain(path: str) -> None:
         Path(path).rename(path + ".old")
         with pytest.raises(StoreUnavailable, match="is gone: No such file or directory"):
             store.write({"a": b"1"})
-        open_store(path).close()
+        Path(path + ".old").rename(path)
+        store.write({"b": b""})
+        assert [entry.key for entry in store.list("")] == ["a", "b"]
+        open_store(path + ".new").close()
+        Path(path + ".new").replace(path)
         with pytest.raises(StoreUnavailable, match="was replaced"):
             store.write({"a": b"1"})
-        Path(path + ".old").replace(path)
-        assert [entry.key for entry in store.list("")] == ["a"]
 
 
 def test_a_full_disk_is_told_and_changes_nothing(small_disk: Path) -> None:
@@ -148,28 +148,39 @@ def test_a_full_disk_is_told_and_changes_nothing(small_disk: Path) -> None:
         assert watch.next(1) == [Change("kept", b"3", revision + 1)]
 
 
-def test_a_stopped_writer_delays_others_no_longer_than_the_deadline(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stopped_writer_delays_writers_no_longer_than_the_deadline(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("sqlflow_elastic.elastic.state.embedded_file.CALL_SECONDS", 0.5)
-    open_store(path).close()
-    holding = (
-        "import sqlite3, sys; file = sqlite3.connect(sys.argv[1], isolation_level=None);"
-        "file.execute('BEGIN EXCLUSIVE'); print('held', flush=True); sys.stdin.read()"
-    )
     with open_store(path) as store:
-        with subprocess.Popen(
-            [sys.executable, "-c", holding, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        ) as process:
+        with acting(path, "stay_in_a_write") as process:
             assert process.stdout is not None
             process.stdout.readline()
             process.send_signal(signal.SIGSTOP)
-            try:
-                for call in (lambda: store.write({"a": b""}), lambda: store.get("a"), lambda: open_store(path)):
-                    begin = time.monotonic()
-                    with pytest.raises(StoreUnavailable, match="is busy: another process holds it"):
-                        call()
-                    assert time.monotonic() - begin < 10
-            finally:
-                process.kill()
+            begin = time.monotonic()
+            with pytest.raises(StoreUnavailable, match="is busy: another process holds it"):
+                store.write({"a": b""})
+            assert time.monotonic() - begin < 10
+            # Who only reads does not notice.
+            assert store.list("") == []
+            with open_store(path) as reader:
+                assert reader.get("a") is None
+        assert store.write({"a": b""}) == 1
+
+
+def test_a_program_that_locks_the_file_delays_a_call_no_longer_than_the_deadline(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sqlflow_elastic.elastic.state.embedded_file.CALL_SECONDS", 0.5)
+    open_store(path).close()
+    locking = sqlite3.connect(path, isolation_level=None)
+    locking.execute("BEGIN EXCLUSIVE")
+    with open_store(path) as store:
+        begin = time.monotonic()
+        with pytest.raises(StoreUnavailable, match="is busy: another process holds it"):
+            store.write({"a": b""})
+        assert time.monotonic() - begin < 10
+        locking.close()
         assert store.write({"a": b""}) == 1
 
 
@@ -247,10 +258,10 @@ def test_a_forked_child_cannot_use_the_store(path: str) -> None:
         store.write({"a": b""})
 
 
-def test_a_write_takes_its_journal_away(path: str) -> None:
+def test_a_closed_store_is_one_whole_file_and_its_lock(path: str) -> None:
     with open_store(path) as store:
         store.write({"a": b""})
-        assert Path(path + "-journal").stat().st_size == 0
-        with sqlite3.connect(path) as file:
-            assert file.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-        file.close()
+    assert sorted(file.name for file in Path(path).parent.iterdir()) == ["state.db", "state.db-lock"]
+    with sqlite3.connect(path) as file:
+        assert file.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    file.close()

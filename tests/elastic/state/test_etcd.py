@@ -24,8 +24,8 @@ from tests.waiting import wait_until
 @pytest.fixture
 def call_seconds(monkeypatch: pytest.MonkeyPatch) -> float:
     """Calls that fail do so soon."""
-    monkeypatch.setattr("sqlflow_elastic.elastic.state.etcd_client.CALL_SECONDS", 0.5)
-    return 0.5
+    monkeypatch.setattr("sqlflow_elastic.elastic.state.etcd_client.CALL_SECONDS", 1.0)
+    return 1.0
 
 
 class OwnEtcd:
@@ -70,13 +70,10 @@ def test_a_stopped_etcd_is_told_within_the_deadline_and_goes_on(own: OwnEtcd, ca
         own.process.send_signal(signal.SIGSTOP)
         for call in (
             lambda: store.write({"a": b"2"}),
-            lambda: store.write({"a": b"3"}),
             lambda: store.get("a"),
-            lambda: store.list(""),
             lambda: store.lease(60),
             lambda: store.watch(""),
             lease.refresh,
-            lease.revoke,
             lambda: open_store(own.url),
         ):
             begin = time.monotonic()
