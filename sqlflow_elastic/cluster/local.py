@@ -22,6 +22,7 @@ PRELOAD = (
     "keras",
     *(f"sqlflow_elastic.elastic.{part}" for part in ("training", "evaluating", "predicting")),
     "sqlflow_elastic.datasource",
+    "sqlflow_elastic.jobs.master.process",
 )
 
 #: What a preempted process has between SIGTERM and SIGKILL.

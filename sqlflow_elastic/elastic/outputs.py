@@ -36,21 +36,36 @@ def _width(artifact: Artifact) -> int:
     return int(artifact.model.outputs[0].shape[-1])
 
 
-def outputs_of(
-    run: Run, artifact: Artifact, snapshot: Snapshot, phase: str, batch_rows: int
-) -> Iterator[tuple[pa.RecordBatch, int, Outputs]]:
-    """Run the network over the rows of a snapshot.
+class Inference:
+    """Runs a network over rows of a snapshot, traced once.
 
-    Yields:
-        Each batch of rows, the number of its first row, and the network's outputs, float [rows, …].
+    Args:
+        run: told the progress.
+        artifact: the trained model.
+        snapshot: where the rows are.
+        phase: what to call this.
+        batch_rows: rows that the network sees at a time.
     """
-    predictor = Predictor(artifact.model)
-    first = 0
-    for batch in run.counted(snapshot, phase):
-        with values_of(snapshot):
-            dataset = ArrayDataset(artifact.encoder.encode(batch, first))
-        yield batch, first, np.concatenate(list(predictor.run(dataset, batch_rows)))
-        first += batch.num_rows
+
+    def __init__(self, run: Run, artifact: Artifact, snapshot: Snapshot, phase: str, batch_rows: int) -> None:
+        self._run = run
+        self._encoder = artifact.encoder
+        self._snapshot = snapshot
+        self._phase = phase
+        self._batch_rows = batch_rows
+        self._predictor = Predictor(artifact.model)
+
+    def over(self, start: int, stop: int) -> Iterator[tuple[pa.RecordBatch, int, Outputs]]:
+        """Each batch of the rows ``start`` to ``stop``, the number of its first row, and its outputs, float [rows, …].
+
+        Raises: DataError: a value cannot be encoded.
+        """
+        first = start
+        for batch in self._run.counted(self._snapshot, self._phase, start, stop):
+            with values_of(self._snapshot):
+                dataset = ArrayDataset(self._encoder.encode(batch, first))
+            yield batch, first, np.concatenate(list(self._predictor.run(dataset, self._batch_rows)))
+            first += batch.num_rows
 
 
 def meaning(artifact: Artifact, outputs: Outputs) -> pa.Array:

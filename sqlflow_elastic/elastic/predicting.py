@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import keras
 import pyarrow as pa
 
-from sqlflow_elastic.elastic.outputs import meaning, no_outputs, outputs_of
+from sqlflow_elastic.elastic.outputs import Inference, meaning, no_outputs
 from sqlflow_elastic.elastic.running import RowSource, running
-from sqlflow_elastic.elastic.snapshot import SnapshotWriter
+from sqlflow_elastic.elastic.snapshot import join_parts, write_part
 from sqlflow_elastic.errors import DataError
 from sqlflow_elastic.models.features.inputs import FeatureInputs
+
+#: Rows that a worker takes at a time.
+TASK_ROWS = 65_536
 
 
 def predict(
@@ -24,6 +26,9 @@ def predict(
     build_model: Callable[[FeatureInputs], keras.Model] | None = None,
 ) -> None:
     """Predict rows with a trained model and leave the predictions, in the rows' order, in the job's folder.
+
+    The workers of a job share the rows: whoever is free takes the next range. A range whose worker died is done again,
+    and takes the place of what was there.
 
     Args:
         name: the model's name.
@@ -37,9 +42,18 @@ def predict(
         snapshot = run.rows(rows, run.folder.snapshot)
         if not snapshot.rows:
             raise DataError("there are no rows to predict")
-        shutil.rmtree(run.folder.predictions, ignore_errors=True)
         schema = pa.schema([(target, meaning(artifact, no_outputs(artifact)).type)])
-        with SnapshotWriter(str(run.folder.predictions), schema, snapshot.description) as writer:
-            for _, _, outputs in outputs_of(run, artifact, snapshot, "predicting", batch_size):
-                writer.write(pa.record_batch([meaning(artifact, outputs)], schema=schema))
-        run.done(f"predicted {snapshot.rows:,} rows", run.folder.predictions)
+        predictions = str(run.folder.predictions)
+        ranges = snapshot.ranges(TASK_ROWS)
+
+        inference = Inference(run, artifact, snapshot, "predicting", batch_size)
+
+        def predicted(start: int, stop: int) -> Iterator[pa.RecordBatch]:
+            for _, _, outputs in inference.over(start, stop):
+                yield pa.record_batch([meaning(artifact, outputs)], schema=schema)
+
+        for index in run.tasks("predicting", len(ranges)):
+            write_part(predictions, index, schema, predicted(*ranges[index]))
+        for _ in run.tasks("saving", 1):
+            join_parts(predictions, len(ranges), schema, snapshot.description)
+        run.completed(f"predicted {snapshot.rows:,} rows", run.folder.predictions)

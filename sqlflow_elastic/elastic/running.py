@@ -1,7 +1,8 @@
-"""How a program runs: as a session's job, or alone.
+"""How a program runs: as a worker of a job, as a job's only process, or alone.
 
-A job has its folder and the descriptor for its events in two environment variables (see `folder`). A program started by
-hand has neither: it makes a folder of its own, and its events are lines on standard error.
+A job has its folder in an environment variable (see `folder`), a worker its name in another one (see `member`), a job's
+only process the descriptor for its events. A program started by hand has none of them: it makes a folder of its own,
+and its events are lines on standard error.
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
 import pyarrow as pa
 
 from sqlflow_elastic import events
 from sqlflow_elastic.elastic.folder import EVENTS_VARIABLE, JOB_VARIABLE, JobFolder
+from sqlflow_elastic.elastic.member import WORKER_VARIABLE, Exit, Member
 from sqlflow_elastic.elastic.snapshot import MANIFEST, Snapshot
 from sqlflow_elastic.errors import DataError, JobCancelled, ModelStoreError, SQLFlowError, StorageError
 from sqlflow_elastic.models.artifact import Artifact, load_artifact
@@ -29,6 +31,7 @@ from sqlflow_elastic.models.artifact import Artifact, load_artifact
 if TYPE_CHECKING:
     import keras
 
+    from sqlflow_elastic.elastic.trainer import Trainer, TrainResult
     from sqlflow_elastic.models.features.inputs import FeatureInputs
 
 Emit = Callable[[events.Event], None]
@@ -50,18 +53,43 @@ def _cancel() -> None:
 
 @dataclass
 class Run:
-    """One run of a program.
+    """One run of a program: alone, or as one of the workers of a job.
 
     Attributes:
         folder: where everything of it lies.
         emit: takes its events.
+        member: this process as a worker; None for a program that runs alone.
         stop: what SIGTERM and Ctrl-C do, in the main thread; by default they end the run at once with `JobCancelled`.
     """
 
     folder: JobFolder
     emit: Emit
+    member: Member | None = None
     stop: Callable[[], None] = field(default=_cancel)
     _last: float = 0.0
+
+    def tasks(self, queue: str, total: int) -> Iterator[int]:
+        """The tasks of a queue that fall to this process; ends when all ``total`` are done, by whichever process.
+
+        A task counts as done when the next one is asked for. One whose worker dies falls to another worker. All
+        workers go through the same queues in the same order.
+        """
+        return iter(range(total)) if self.member is None else self.member.tasks(queue, total)
+
+    def train(self, trainer: Trainer) -> TrainResult:
+        """Train to the end, together with the job's other workers if there are any."""
+        if self.member is None:
+            self.stop = trainer.stop
+            return trainer.run()
+        self.member.train(trainer, trainer.wire)
+        return trainer.result()
+
+    def completed(self, text: str, result: Path) -> None:
+        """The result is in the folder. A person who runs a program by hand is told where; a job's session knows."""
+        if self.member is not None:
+            self.member.completed()
+        elif JOB_VARIABLE not in os.environ:
+            self.emit(events.Message(f"{text}: {result}"))
 
     def progress(self, phase: str, done: int, total: int | None) -> None:
         """Tell how many rows of a phase are done, a few times a second and at its end."""
@@ -85,18 +113,16 @@ class Run:
             raise ModelStoreError("this program starts from a trained model: give its file with --model")
         return load_artifact(self.folder.model, build_model)
 
-    def counted(self, snapshot: Snapshot, phase: str) -> Iterator[pa.RecordBatch]:
-        """The batches of a snapshot, with progress."""
-        done = 0
-        for batch in snapshot.batches():
+    def counted(
+        self, snapshot: Snapshot, phase: str, start: int = 0, stop: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """The batches of the rows ``start`` to ``stop`` (None: to the end) of a snapshot, with progress."""
+        done = start
+        for batch in snapshot.batches(start, stop):
             yield batch
             done += batch.num_rows
-            self.progress(phase, done, snapshot.rows)
-
-    def done(self, text: str, result: Path) -> None:
-        """Tell a person that a program run by hand is done, and where its result is; a job's session knows."""
-        if JOB_VARIABLE not in os.environ:
-            self.emit(events.Message(f"{text}: {result}"))
+            if self.member is None or (start == 0 and stop is None):  # else the master counts the tasks
+                self.progress(phase, done, snapshot.rows)
 
 
 @contextmanager
@@ -121,19 +147,33 @@ def running(name: str) -> Iterator[Run]:
     try:
         yield run
     except SQLFlowError as error:
-        run.emit(events.Failed(error))
-        sys.exit(1)
+        _fail(run, error)
     except OSError as error:
         if (refused := StorageError.of(error, f"the job's folder {run.folder.path} cannot be written")) is None:
             raise
-        run.emit(events.Failed(refused))
-        sys.exit(1)
+        _fail(run, refused)
+    except Exit:
+        pass
+    finally:
+        if run.member is not None:
+            run.member.close()
+
+
+def _fail(run: Run, error: SQLFlowError) -> NoReturn:
+    if run.member is not None:
+        run.member.failed(error)
+    run.emit(events.Failed(error))
+    sys.exit(1)
 
 
 def _begin(name: str) -> Run:
     if JOB_VARIABLE in os.environ:
+        folder = JobFolder(Path(os.environ[JOB_VARIABLE]))
+        if (worker := os.environ.get(WORKER_VARIABLE)) is not None:
+            member = Member(folder, worker)
+            return Run(folder, member.tell, member, stop=member.terminate)
         descriptor = int(os.environ[EVENTS_VARIABLE])
-        return Run(JobFolder(Path(os.environ[JOB_VARIABLE])), lambda event: _send(descriptor, event))
+        return Run(folder, lambda event: _send(descriptor, event))
     program = sys.modules["__main__"]
     parser = argparse.ArgumentParser(description=program.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(

@@ -10,7 +10,8 @@ from __future__ import annotations
 import base64
 import json
 import os
-from collections.abc import Iterator
+import secrets
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
@@ -78,7 +79,7 @@ class SnapshotWriter:
         for start in range(0, batch.num_rows, BATCH_ROWS):
             piece = batch.slice(start, BATCH_ROWS)
             if self._ipc is None:
-                self._file = self._storage.open_output_stream(f"{self._folder}/{self._name()}")
+                self._file = self._storage.open_output_stream(f"{self._folder}/{_part_name(len(self._parts))}")
                 self._ipc = pa.ipc.new_file(self._file, self._schema)
             self._ipc.write_batch(piece)
             self._batches.append(piece.num_rows)
@@ -86,14 +87,11 @@ class SnapshotWriter:
             if self._file.tell() >= self._part_bytes:
                 self._end_part()
 
-    def _name(self) -> str:
-        return f"part-{len(self._parts):05d}.arrow"
-
     def _end_part(self) -> None:
         self._ipc.close()
         size = self._file.tell()
         self._file.close()
-        self._parts.append(Part(self._name(), tuple(self._batches), size))
+        self._parts.append(Part(_part_name(len(self._parts)), tuple(self._batches), size))
         self._ipc = self._file = None
         self._batches = []
 
@@ -109,26 +107,79 @@ class SnapshotWriter:
             self._write_manifest()
 
     def _write_manifest(self) -> None:
-        manifest = {
-            "version": VERSION,
-            "description": self._description,
-            "rows": self.rows,
-            "columns": [{"name": field.name, "type": str(field.type)} for field in self._schema],
-            "schema": base64.b64encode(self._schema.serialize()).decode("ascii"),
-            "parts": [asdict(part) for part in self._parts],
-        }
-        data = json.dumps(manifest, ensure_ascii=False, indent=1).encode()
-        path = f"{self._folder}/{MANIFEST}"
-        if not isinstance(self._storage, fs.LocalFileSystem):
-            with self._storage.open_output_stream(path) as file:
-                file.write(data)
-            return
-        aside = Path(f"{path}.tmp")
-        with aside.open("wb") as file:
+        _write_manifest(self._storage, self._folder, self._schema, self._description, self._parts)
+
+
+def write_part(url: str, index: int, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
+    """Write one part of a snapshot that several processes write, whole or not at all; a part written twice is one part.
+
+    Args:
+        url: storage URL or local path of the snapshot's folder; made if missing.
+        index: of the part, from 0 on.
+        schema: of all batches of all parts.
+        batches: of at most 65,536 rows each.
+    """
+    storage, folder = _locate(url)
+    storage.create_dir(folder, recursive=True)
+    name = _part_name(index)
+    aside = f"{folder}/.{name}.{secrets.token_hex(4)}"
+    try:
+        with storage.open_output_stream(aside) as file, pa.ipc.new_file(file, schema) as ipc:
+            for batch in batches:
+                ipc.write_batch(batch)
+        storage.move(aside, f"{folder}/{name}")
+    except BaseException:
+        if storage.get_file_info(aside).type is not fs.FileType.NotFound:
+            storage.delete_file(aside)
+        raise
+
+
+def join_parts(url: str, count: int, schema: pa.Schema, description: str) -> None:
+    """Make a snapshot of ``count`` parts that `write_part` wrote.
+
+    Raises: DataError: one is missing or damaged.
+    """
+    storage, folder = _locate(url)
+    parts = []
+    for name in map(_part_name, range(count)):
+        path = f"{folder}/{name}"
+        try:
+            with storage.open_input_file(path) as file:
+                reader = pa.ipc.open_file(file)
+                rows = [reader.get_batch(i).num_rows for i in range(reader.num_record_batches)]
+                parts.append(Part(name, tuple(rows), file.size()))
+        except (pa.ArrowException, OSError) as error:
+            raise DataError(f"{path} is damaged: {error}") from error
+    _write_manifest(storage, folder, schema, description, parts)
+
+
+def _part_name(index: int) -> str:
+    return f"part-{index:05d}.arrow"
+
+
+def _write_manifest(
+    storage: fs.FileSystem, folder: str, schema: pa.Schema, description: str, parts: Sequence[Part]
+) -> None:
+    manifest = {
+        "version": VERSION,
+        "description": description,
+        "rows": sum(part.rows for part in parts),
+        "columns": [{"name": field.name, "type": str(field.type)} for field in schema],
+        "schema": base64.b64encode(schema.serialize()).decode("ascii"),
+        "parts": [asdict(part) for part in parts],
+    }
+    data = json.dumps(manifest, ensure_ascii=False, indent=1).encode()
+    path = f"{folder}/{MANIFEST}"
+    if not isinstance(storage, fs.LocalFileSystem):
+        with storage.open_output_stream(path) as file:
             file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        aside.rename(path)
+        return
+    aside = Path(f"{path}.tmp")
+    with aside.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    aside.rename(path)
 
 
 @dataclass(frozen=True)
@@ -174,6 +225,17 @@ class Snapshot:
             raise DataError(f"there is no snapshot at {url}") from error
         except (ValueError, KeyError, TypeError, OSError) as error:
             raise DataError(f"{folder}/{MANIFEST} cannot be read: {error}") from error
+
+    def ranges(self, rows: int) -> list[tuple[int, int]]:
+        """The rows cut into ranges ``(start, stop)`` of whole batches, each of at least ``rows`` rows but the last."""
+        ends, start, stop = [], 0, 0
+        for part in self.parts:
+            for batch in part.batches:
+                stop += batch
+                if stop - start >= rows:
+                    ends.append((start, stop))
+                    start = stop
+        return ends if start == stop else [*ends, (start, stop)]
 
     def batches(self, start: int = 0, stop: int | None = None) -> Iterator[pa.RecordBatch]:
         """Stream the rows ``start`` to ``stop`` (excluded; None: to the end) as record batches.

@@ -6,6 +6,7 @@ import json
 import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
@@ -22,7 +23,7 @@ from sqlflow_elastic.elastic.optimizers import Optimizers
 from sqlflow_elastic.elastic.running import RowSource, Run, running, values_of
 from sqlflow_elastic.elastic.settings import TrainSettings
 from sqlflow_elastic.elastic.snapshot import Snapshot
-from sqlflow_elastic.elastic.trainer import Trainer
+from sqlflow_elastic.elastic.trainer import Trainer, TrainResult
 from sqlflow_elastic.errors import JobError
 from sqlflow_elastic.models.artifact import save_artifact
 from sqlflow_elastic.models.features.columns import ClassLabel, Column, Field, Label, NumberLabel
@@ -69,63 +70,87 @@ def train(
     with running(name) as run:
         begun = time.monotonic()
         keras.utils.set_random_seed(settings.seed)
-        snapshot = run.rows(rows, run.folder.snapshot)
         continued = run.trained_model() if using else None
-        statistics = continued.statistics if continued else _statistics(run, snapshot, fields, columns, label)
-        encoder = Encoder(columns, fields, statistics, label)
-        dataset, held_out = encode_snapshot(run, snapshot, encoder, run.folder.encoded, settings)
-        if validation is not None:
-            chosen = run.rows(validation, run.folder.validation)
-            held_out, _ = encode_snapshot(run, chosen, encoder, run.folder.encoded_validation)
-        model = build_model(FeatureInputs(encoder))
-        _check_outputs(model, label, statistics)
+
+        def prepare() -> _Prepared:
+            snapshot = run.rows(rows, run.folder.snapshot)
+            statistics = continued.statistics if continued else _statistics(run, snapshot, fields, columns, label)
+            encoder = Encoder(columns, fields, statistics, label)
+            dataset, held_out = encode_snapshot(run, snapshot, encoder, run.folder.encoded, settings)
+            if validation is not None:
+                chosen = run.rows(validation, run.folder.validation)
+                held_out, _ = encode_snapshot(run, chosen, encoder, run.folder.encoded_validation)
+            return _Prepared(statistics, encoder, dataset, held_out)
+
+        prepared = None
+        for _ in run.tasks("preparing", 1):
+            prepared = prepare()
+        # What another worker has prepared is only opened.
+        prepared = prepared or prepare()
+        model = build_model(FeatureInputs(prepared.encoder))
+        _check_outputs(model, label, prepared.statistics)
         if continued:
             continued.load_weights_into(model)
         trainer = Trainer(
             model,
             gradients,
             optimizers(model),
-            _weighted(dataset, statistics, class_weight),
+            _weighted(prepared.dataset, prepared.statistics, class_weight),
             settings,
             sample_losses=sample_losses,
             metrics=metrics,
-            validation=held_out,
+            validation=prepared.held_out,
             checkpoints=run.folder.checkpoints,
             emit=run.emit,
         )
-        run.stop = trainer.stop
-        result = trainer.run()
-        run.emit(events.Progress("saving", 0))
-        summary = {
-            "metrics": dict(result.metrics),
-            "loss": result.loss,
-            "steps": result.steps,
-            "epochs": result.epochs,
-            "stopped_early": result.stopped_early,
-            "samples_per_second": result.samples_per_second,
-            "way": result.way,
-            "rows": len(dataset),
-            "parameters": model.count_params(),
-            "seconds": time.monotonic() - begun,
-            "versions": {
-                "python": platform.python_version(),
-                "sqlflow-elastic": version("sqlflow-elastic"),
-                "tensorflow": tf.__version__,
-                "keras": keras.__version__,
-            },
-        }
-        run.folder.trained.parent.mkdir(exist_ok=True)
-        save_artifact(
-            run.folder.trained,
-            columns=columns,
-            fields=fields,
-            label=label,
-            statistics=statistics,
-            model=model,
-            extra={"name": name, "summary": summary},
-        )
-        write_json(run.folder.summary, summary)
-        run.done(f"trained {name} in {summary['seconds']:.1f} s", run.folder.trained)
+        result = run.train(trainer)
+        for _ in run.tasks("saving", 1):
+            run.emit(events.Progress("saving", 0))
+            summary = _summary(result, model, len(prepared.dataset), time.monotonic() - begun)
+            run.folder.trained.parent.mkdir(exist_ok=True)
+            save_artifact(
+                run.folder.trained,
+                columns=columns,
+                fields=fields,
+                label=label,
+                statistics=prepared.statistics,
+                model=model,
+                extra={"name": name, "summary": summary},
+            )
+            write_json(run.folder.summary, summary)
+        run.completed(f"trained {name} in {time.monotonic() - begun:.1f} s", run.folder.trained)
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """What training starts from: the rows encoded, those held out among them, and what the features learned of them."""
+
+    statistics: Statistics
+    encoder: Encoder
+    dataset: ArrayDataset
+    held_out: ArrayDataset | None
+
+
+def _summary(result: TrainResult, model: keras.Model, rows: int, seconds: float) -> dict[str, Any]:
+    """The figures of a finished training."""
+    return {
+        "metrics": dict(result.metrics),
+        "loss": result.loss,
+        "steps": result.steps,
+        "epochs": result.epochs,
+        "stopped_early": result.stopped_early,
+        "samples_per_second": result.samples_per_second,
+        "way": result.way,
+        "rows": rows,
+        "parameters": model.count_params(),
+        "seconds": seconds,
+        "versions": {
+            "python": platform.python_version(),
+            "sqlflow-elastic": version("sqlflow-elastic"),
+            "tensorflow": tf.__version__,
+            "keras": keras.__version__,
+        },
+    }
 
 
 def _check_outputs(model: keras.Model, label: Label | None, statistics: Statistics) -> None:

@@ -1,22 +1,28 @@
-"""One job: a program in its folder, run as a process until it has its result."""
+"""One job, seen from its session: its master, or its only process, run until the result is there."""
 
 from __future__ import annotations
 
 import os
+import secrets
 import select
 import signal
 import threading
+import time
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
-from sqlflow_elastic.cluster import Cluster, Process, ProcessSpec
-from sqlflow_elastic.elastic.folder import EVENTS_VARIABLE, JOB_VARIABLE, JobFolder
-from sqlflow_elastic.errors import JobCancelled, JobError
+from sqlflow_elastic.cluster import CLUSTER_VARIABLE, Cluster, Process, ProcessSpec, Role
+from sqlflow_elastic.elastic.folder import EVENTS_VARIABLE, JOB_VARIABLE, JobFolder, write_text
+from sqlflow_elastic.errors import JobCancelled, JobError, SQLFlowError
 from sqlflow_elastic.events import Event, Failed, Message, from_json
+from sqlflow_elastic.jobs.records import Stage
+from sqlflow_elastic.jobs.request import JobKind, JobRequest
+from sqlflow_elastic.jobs.state import STATE_VARIABLE, JobState, state_url
 
-#: How often a killed process is started again.
+#: How often in a row a process that lives for less than `_QUICK_SECONDS` is started again after a signal ended it.
 RESTARTS = 3
 
+_QUICK_SECONDS = 5.0
 _LOOK_SECONDS = 0.1  # how soon `cancel` is noticed
 _END_SECONDS = 10.0  # for a process to go after it closed its events
 _LOG_LINES = 15
@@ -29,8 +35,10 @@ class Job:
     Args:
         folder: the job's; `program` is written into it.
         program: the text of the Python program to run.
-        cluster: where its process runs.
+        cluster: where its processes run.
         result: the file or folder that a job has left when it is done.
+        request: what is asked of it.
+        state_store: URL of the store of its state; None for the one in its folder.
         cancelled: set from any thread, it stops the job; see `cancel`.
     """
 
@@ -40,16 +48,21 @@ class Job:
         program: str,
         cluster: Cluster,
         result: Path,
+        request: JobRequest,
+        *,
+        state_store: str | None = None,
         cancelled: threading.Event | None = None,
     ) -> None:
         self._folder = folder
         self._cluster = cluster
         self._result = result
+        self._request = request
+        self._state_url = state_url(folder, state_store)
         self._cancelled = cancelled or threading.Event()
         self._failure: Failed | None = None
-        aside = folder.program.with_suffix(".new")
-        aside.write_text(program, encoding="utf-8")
-        aside.replace(folder.program)
+        self._starts = 0
+        write_text(folder.program, program)
+        write_text(folder.token, secrets.token_urlsafe(32))
 
     @property
     def id(self) -> str:
@@ -57,21 +70,41 @@ class Job:
         return self._folder.path.name
 
     def cancel(self) -> None:
-        """Stop it, from any thread: `events` raises JobCancelled soon, when its process is gone."""
+        """Stop it, from any thread: `events` raises JobCancelled soon, when its processes are gone."""
         self._cancelled.set()
 
     def events(self) -> Generator[Event, None, None]:
         """Run the job and yield what it tells; the end of the iterator is its success. Call it once.
 
-        A process that is killed (out of memory, kill -9, a crash) is started again, at most `RESTARTS` times; it goes
-        on from its last checkpoint. Closing the iterator early stops the process: when `close` returns it is gone.
+        A master that is killed is followed by another one, which takes over the running workers. A job without a master
+        that is killed (out of memory, kill -9, a crash) is started again, and goes on from its last checkpoint. Either
+        is given up when it happens more than `RESTARTS` times within seconds. Closing the iterator early stops the job:
+        when `close` returns its processes are gone.
 
         Raises:
             SQLFlowError: the error the job told (a wrong value in its data, …).
             JobError: it ended without its result; the message has the last lines of its log and where the log is.
-            JobCancelled: `cancel` was called.
+            JobCancelled: `cancel` was called, or KILL JOB.
         """
-        for restart in range(1, RESTARTS + 2):
+        with JobState(self._state_url) as state:
+            state.begin(self._request)
+            try:
+                yield from self._run_to_the_end()
+            except (GeneratorExit, KeyboardInterrupt):
+                state.ended(Stage.CANCELLED, "its statement was stopped")
+                raise
+            except JobCancelled as error:
+                state.ended(Stage.CANCELLED, str(error))
+                raise
+            except SQLFlowError as error:
+                state.ended(Stage.FAILED, str(error))
+                raise
+            state.ended(Stage.SUCCEEDED, "")
+
+    def _run_to_the_end(self) -> Generator[Event, None, None]:
+        quick = 0
+        while True:
+            begun = time.monotonic()
             exit_code = yield from self._run()
             if self._failure is not None:
                 raise self._failure.error
@@ -80,13 +113,15 @@ class Job:
             if exit_code >= 0:
                 raise self._error("failed" if exit_code else "ended without its result")
             name = signal.Signals(-exit_code).name
-            if restart <= RESTARTS:
-                yield Message(
-                    f"the job's process was ended by {name}; "
-                    f"it goes on from its last checkpoint (restart {restart} of {RESTARTS})",
-                    "warning",
-                )
-        raise self._error(f"was ended by {name} {RESTARTS + 1} times (not enough memory?)")
+            quick = quick + 1 if time.monotonic() - begun < _QUICK_SECONDS else 1
+            if quick > RESTARTS:
+                raise self._error(f"was ended by {name} {quick} times (not enough memory?)")
+            yield self._restart(name)
+
+    def _restart(self, name: str) -> Message:
+        if self._request.kind is JobKind.PROGRAM:
+            return Message(f"the job's process was ended by {name}; it is started again", "warning")
+        return Message(f"the job's master was ended by {name}; another one takes over", "warning")
 
     def _run(self) -> Generator[Event, None, int]:
         """Run the process once; its exit code."""
@@ -96,6 +131,7 @@ class Job:
                 process = self._start(writing)
             finally:
                 os.close(writing)
+            exit_code = None
             try:
                 for line in self._lines(channel.fileno(), process):
                     event = from_json(line.decode())
@@ -104,18 +140,36 @@ class Job:
                     else:
                         yield event
                 exit_code = process.wait(_END_SECONDS)
-                return process.terminate() if exit_code is None else exit_code
+                if exit_code is None:
+                    exit_code = process.terminate()
+                return exit_code
             finally:
-                process.terminate()
+                if exit_code is None:
+                    process.terminate()
+                if exit_code is None or exit_code >= 0:
+                    self._cluster.forget(self.id)
 
     def _start(self, writing: int) -> Process:
+        alone = self._request.kind is JobKind.PROGRAM
+        self._starts += 1
+        name = "main" if alone else "master"
         return self._cluster.start(
             ProcessSpec(
-                program=self._folder.program,
-                log=self._folder.log,
+                program=self._folder.program if alone else None,
+                module=None if alone else "sqlflow_elastic.jobs.master",
+                log=self._folder.log_of(name),
                 directory=Path.cwd(),
-                environment={JOB_VARIABLE: str(self._folder.path)},
+                environment={
+                    JOB_VARIABLE: str(self._folder.path),
+                    STATE_VARIABLE: self._state_url,
+                    CLUSTER_VARIABLE: self._cluster.address,
+                },
                 descriptors={EVENTS_VARIABLE: writing},
+                job=self.id,
+                name=f"{name}-{self._starts}",
+                role=Role.PROGRAM if alone else Role.MASTER,
+                priority=self._request.priority,
+                slots=self._request.slots if alone else 0,
             )
         )
 
@@ -136,6 +190,7 @@ class Job:
                 return  # everything it wrote is read; a child of its may hold the other end open
 
     def _error(self, what: str) -> JobError:
-        log = self._folder.log.read_text(errors="replace").rstrip().splitlines()[-_LOG_LINES:]
-        lines = [f"job {self.id} {what}", *(f"  {line}" for line in log), f"Its folder is kept: {self._folder.path}"]
+        log = self._folder.log_of("main" if self._request.kind is JobKind.PROGRAM else "master")
+        last = log.read_text(errors="replace").rstrip().splitlines()[-_LOG_LINES:] if log.exists() else []
+        lines = [f"job {self.id} {what}", *(f"  {line}" for line in last), f"Its folder is kept: {self._folder.path}"]
         return JobError("\n".join(lines))

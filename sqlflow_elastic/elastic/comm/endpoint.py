@@ -30,7 +30,6 @@ class Endpoint:
     Args:
         token: the job's secret, at least 16 bytes; never sent or shown.
         host: a numeric address of this machine that the other members reach.
-        wire: what floats travel in; their own dtype if None.
         step_deadline: seconds without a byte of progress after which a communicator's operation fails.
     """
 
@@ -39,7 +38,6 @@ class Endpoint:
         token: bytes,
         host: str = "127.0.0.1",
         *,
-        wire: WireDtype | None = None,
         step_deadline: float = STEP_DEADLINE_SECONDS,
     ) -> None:
         if len(token) < _MIN_TOKEN_BYTES:
@@ -48,7 +46,6 @@ class Endpoint:
             raise ValueError(f"a step deadline is above 0 s, not {step_deadline}")
         family = address.family_of(host)
         self._token = token
-        self._wire = wire
         self._step_deadline = step_deadline
         self._early: list[Early] = []
         self._connecting = threading.Lock()
@@ -67,8 +64,13 @@ class Endpoint:
             self._listener.close()
             raise
 
-    def connect(self, place: Place, seconds: float) -> Communicator:
+    def connect(self, place: Place, seconds: float, wire: WireDtype | None = None) -> Communicator:
         """Take a place in a world: both neighbours connected and proven.
+
+        Args:
+            place: the place.
+            seconds: how long to try.
+            wire: what floats travel in, at all members; their own dtype if None.
 
         Blocks until they are, for at most ``seconds``. A world of one is there at once.
 
@@ -95,7 +97,7 @@ class Endpoint:
             self._connecting.release()
             self._free()
         neighbours = ((place.rank - 1) % place.size, (place.rank + 1) % place.size)
-        return Ring(place, Link(previous, next_, neighbours, self._step_deadline), self._wire)
+        return Ring(place, Link(previous, next_, neighbours, self._step_deadline), wire)
 
     def cancel(self, version: int | None = None) -> None:
         """Give up worlds, from any thread: a `connect` of one under way raises `WorldBroken` at once.

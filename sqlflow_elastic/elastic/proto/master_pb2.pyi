@@ -243,10 +243,12 @@ class Commit(_message.Message):
     def __init__(self, version: _Optional[int] = ..., root: _Optional[int] = ..., receivers: _Optional[_Iterable[int]] = ..., step: _Optional[int] = ...) -> None: ...
 
 class Release(_message.Message):
-    __slots__ = ("reason",)
+    __slots__ = ("reason", "checkpoint")
     REASON_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
     reason: str
-    def __init__(self, reason: _Optional[str] = ...) -> None: ...
+    checkpoint: bool
+    def __init__(self, reason: _Optional[str] = ..., checkpoint: _Optional[bool] = ...) -> None: ...
 
 class Task(_message.Message):
     __slots__ = ("queue", "index")

@@ -1,4 +1,4 @@
-"""Messages to protobuf and back: a class of `membership.messages` and the proto message of its name have the same fields."""
+"""Messages to protobuf and back. A class of `membership.messages` and the proto message of its name have the same fields."""
 
 from __future__ import annotations
 

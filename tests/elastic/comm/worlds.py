@@ -30,19 +30,17 @@ def places(endpoints: Sequence[Endpoint], version: int = 1) -> list[Place]:
     return [Place(version, rank, size, endpoints[(rank + 1) % size].address) for rank in range(size)]
 
 
-def connected(endpoints: Sequence[Endpoint], version: int = 1) -> list[Communicator]:
+def connected(endpoints: Sequence[Endpoint], version: int = 1, wire: WireDtype | None = None) -> list[Communicator]:
     """A communicator each."""
     pairs = list(zip(endpoints, places(endpoints, version), strict=True))
-    return at_once(lambda pair: pair[0].connect(pair[1], SECONDS), pairs)
+    return at_once(lambda pair: pair[0].connect(pair[1], SECONDS, wire), pairs)
 
 
 @contextmanager
 def world(size: int, wire: WireDtype | None = None, step_deadline: float = SECONDS) -> Iterator[list[Communicator]]:
     """A world, closed at the end."""
     with ExitStack() as cleanup:
-        endpoints = [
-            cleanup.enter_context(Endpoint(TOKEN, wire=wire, step_deadline=step_deadline)) for _ in range(size)
-        ]
+        endpoints = [cleanup.enter_context(Endpoint(TOKEN, step_deadline=step_deadline)) for _ in range(size)]
         yield [cleanup.enter_context(member) for member in connected(endpoints)]
 
 

@@ -1,0 +1,317 @@
+"""A worker of a job: its stream to the master, its ring, its tasks, and the loop that trains in changing worlds.
+
+Two threads, which decide nothing. The main one runs the program and TensorFlow; where it trains or waits for tasks it
+carries out orders, one after the other. The member thread has the stream and the clock, and can break off what the main
+one waits in. What is to be done says `membership.worker.WorkerMachine`, which only the member thread calls.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn, TypeAlias, get_args
+
+from sqlflow_elastic import events
+from sqlflow_elastic.elastic.comm import Communicator, Endpoint, Place, WireDtype, WorldBroken
+from sqlflow_elastic.elastic.folder import JobFolder
+from sqlflow_elastic.elastic.master_stream import Lost, MasterStream, Up
+from sqlflow_elastic.elastic.membership import worker_protocol as protocol
+from sqlflow_elastic.elastic.membership.messages import NO_STATE, Commit, FromMaster, Prepare, Progress, Told
+from sqlflow_elastic.elastic.membership.worker import WorkerMachine
+from sqlflow_elastic.elastic.replica import Replica, Speeds
+from sqlflow_elastic.elastic.timeline import Spans
+from sqlflow_elastic.errors import SQLFlowError
+
+#: Environment variable: the name of this worker in its job.
+WORKER_VARIABLE = "SQLFLOW_ELASTIC_WORKER"
+#: Environment variable: how many workers the job may have.
+MOST_VARIABLE = "SQLFLOW_ELASTIC_WORKERS"
+#: Environment variable: the numeric address at which the other workers reach this one; by default on this machine only.
+HOST_VARIABLE = "SQLFLOW_ELASTIC_HOST"
+
+_FIRST_HEARTBEAT = 0.5
+_FIRST_WORKER = "worker-0"
+_CLOSE_SECONDS = 5.0
+
+_FROM_MASTER = get_args(FromMaster)
+
+Order: TypeAlias = protocol.Connect | protocol.Take | protocol.GiveTask | protocol.NoMoreTasks | protocol.Exit
+
+
+class Exit(BaseException):
+    """This worker has to end, in good order: `running` lets it."""
+
+
+@dataclass(frozen=True)
+class _Close:
+    """The member thread ends."""
+
+
+class Member:
+    """This process as a worker of its job. All methods are for the main thread.
+
+    Args:
+        folder: the job's.
+        name: as the master named it.
+    """
+
+    def __init__(self, folder: JobFolder, name: str) -> None:
+        token = folder.token.read_text(encoding="utf-8")
+        self.name = name
+        self.spans = Spans()
+        self._endpoint = Endpoint(token.encode(), os.environ.get(HOST_VARIABLE, "127.0.0.1"))
+        self._machine = WorkerMachine(name, self._endpoint.address)
+        self._inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._orders: queue.SimpleQueue[Order] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._ring: Communicator | None = None
+        self._aborted: tuple[int, str] = (0, "")
+        self._boundary_of = 0
+        self._replica: Replica | None = None
+        #: Whether worlds of several may come that the replica is not warm for.
+        self._company = int(os.environ.get(MOST_VARIABLE, "1")) > 1
+        self._up = False
+        self._thread = threading.Thread(target=self._serve, name="member", daemon=True)
+        self._thread.start()
+        self._stream = MasterStream(lambda: _master_address(folder.master), token, self._inbox.put)
+
+    def tell(self, event: events.Event) -> None:
+        """An event for the session."""
+        self._inbox.put(protocol.Say(Told(events.to_json(event))))
+
+    def tasks(self, name: str, total: int) -> Iterator[int]:
+        """The tasks of a queue that fall to this worker; see `running.Run.tasks`."""
+        while True:
+            self._inbox.put(protocol.WantsTask(name, total))
+            order = self._next_order()
+            if not isinstance(order, protocol.GiveTask):
+                return
+            with self.spans.span("tasks", f"{name} {order.index}"):
+                yield order.index
+            self._inbox.put(protocol.DidTask(name, order.index))
+
+    def train(self, replica: Replica, wire: WireDtype | None = None) -> None:
+        """Train to the end, in whatever worlds there are.
+
+        Args:
+            replica: what is trained.
+            wire: what gradients travel in.
+
+        Raises: what `Replica.run` raises, but `WorldBroken`.
+        """
+        self._replica = replica
+        # The first one has nobody to keep waiting: it begins, and warms up for company aside.
+        if self._company and self.name != _FIRST_WORKER:
+            self._warm_up(replica)
+        self._inbox.put(protocol.WarmedUp())
+        shares: tuple[float, ...] = ()
+        try:
+            while True:
+                match self._next_order(checkpoint=replica.checkpoint):
+                    case protocol.Connect(prepare):
+                        shares = prepare.shares
+                        self._connect(prepare, wire, replica)
+                    case protocol.Take(commit):
+                        if self._take(commit, shares, replica):
+                            return
+        finally:
+            self._close_ring()
+
+    def completed(self) -> NoReturn:
+        """The job has its result: waits until the master knows, then the process ends."""
+        self._inbox.put(protocol.AllDone())
+        self._await_end()
+
+    def failed(self, error: SQLFlowError) -> NoReturn:
+        """An error that every worker would meet: waits until the master knows, then the process ends."""
+        self._inbox.put(protocol.UserFailed(events.to_json(events.Failed(error))))
+        self._await_end()
+
+    def terminate(self) -> None:
+        """SIGTERM. In training it leaves when all members stand between two steps, else it ends at once.
+
+        For signal handlers.
+        """
+        self._inbox.put(protocol.Terminated())
+
+    def close(self) -> None:
+        """Say what is to be said, then end threads and sockets; takes seconds at most."""
+        self._inbox.put(_Close())
+        self._thread.join(_CLOSE_SECONDS)
+        self._stream.close()
+        self._endpoint.close()
+
+    def _next_order(self, checkpoint: Callable[[], None] | None = None) -> Order:
+        """Wait for an order. No deadline: the machine sees to it that one comes. Raises: Exit."""
+        order = self._orders.get()
+        if isinstance(order, protocol.Exit):
+            if order.checkpoint and checkpoint is not None:
+                checkpoint()
+            raise Exit
+        return order
+
+    def _warm_up(self, replica: Replica) -> None:
+        self._company = False
+        with self.spans.span("warming", "warm up"):
+            replica.warm_up()
+
+    def _await_end(self) -> NoReturn:
+        while True:
+            self._next_order()
+
+    def _connect(self, prepare: Prepare, wire: WireDtype | None, replica: Replica) -> None:
+        self._close_ring()
+        place = Place(prepare.version, prepare.rank, prepare.size, prepare.next)
+        try:
+            with self.spans.span("work", f"connect to world {prepare.version}"):
+                ring = self._endpoint.connect(place, prepare.seconds, wire)
+        except WorldBroken as broken:
+            self._inbox.put(protocol.ConnectFailed(prepare.version, broken.suspect, broken.reason))
+            return
+        with self._lock:
+            self._ring = ring
+            aborted, reason = self._aborted
+            if aborted >= prepare.version:
+                ring.abort(reason)
+        self._inbox.put(protocol.Connected(prepare.version, replica.step))
+
+    def _take(self, commit: Commit, shares: tuple[float, ...], replica: Replica) -> bool:
+        """Take on the root's state, then take steps. Returns whether training is at its end."""
+        ring = self._ring
+        if ring is None:
+            raise RuntimeError(f"told to run in world {commit.version} without a ring")
+        version = commit.version
+        try:
+            with self.spans.span("work", f"state of world {version}"):
+                self._share_state(ring, commit, replica)
+            self._inbox.put(protocol.StateTaken(version, replica.step))
+            if self._company:
+                self._company = False
+                threading.Thread(target=self._warm_up, args=(replica,), name="warming", daemon=True).start()
+            self.spans.progress(replica.step)
+            finished = replica.run(ring if ring.place.size > 1 else None, shares, lambda: self._boundary_of >= version)
+        except WorldBroken as broken:
+            self._inbox.put(protocol.RingBroke(version, replica.step, broken.suspect, broken.reason))
+            return False
+        finally:
+            self.spans.pause(replica.step)
+        if finished:
+            self._inbox.put(protocol.TrainingDone(replica.step))
+        else:
+            self._inbox.put(protocol.BoundaryReached(version, replica.step))
+        return finished
+
+    def _share_state(self, ring: Communicator, commit: Commit, replica: Replica) -> None:
+        is_root = ring.place.rank == commit.root
+        if is_root and commit.step == NO_STATE:
+            replica.begin()
+        if commit.receivers:
+            payload = replica.state() if is_root else None
+            received = ring.broadcast(payload, commit.root, commit.receivers)
+            if received is not None:
+                replica.take_state(received)
+
+    def _close_ring(self) -> None:
+        with self._lock:
+            ring, self._ring = self._ring, None
+        if ring is not None:
+            ring.close()
+
+    # The member thread.
+
+    def _serve(self) -> None:
+        beat = time.monotonic()
+        try:
+            while True:
+                now = time.monotonic()
+                if now >= beat:
+                    beat = now + (self._machine.heartbeat or _FIRST_HEARTBEAT)
+                    self._beat()
+                wake = min(beat, self._machine.next_wake)
+                try:
+                    event = self._inbox.get(timeout=max(0.0, wake - now))
+                except queue.Empty:
+                    event = protocol.Tick()
+                if isinstance(event, _Close):
+                    return
+                for command in self._commands(event):
+                    self._execute(command)
+        except BaseException:  # noqa: BLE001 - a bug: without this thread the process would stand there for ever
+            traceback.print_exc()
+            sys.stderr.flush()
+            os._exit(1)
+
+    def _commands(self, event: Any) -> list[protocol.WorkerCommand]:
+        now = time.monotonic()
+        match event:
+            case protocol.Say():
+                return [event]
+            case Up():
+                self._up = True
+                return self._machine.handle(protocol.StreamUp(), now)
+            case Lost():
+                self._up = False
+                return self._machine.handle(protocol.StreamLost(), now)
+        if isinstance(event, _FROM_MASTER):
+            event = protocol.Received(event)
+        return self._machine.handle(event, now)
+
+    def _beat(self) -> None:
+        if not self._up:
+            return
+        replica, version = self._replica, self._machine.running
+        speeds = Speeds() if replica is None or not version else replica.speeds
+        step = NO_STATE if replica is None else replica.step
+        self._stream.say(
+            Progress(
+                version,
+                step,
+                speeds.samples_per_second,
+                speeds.sample_seconds,
+                speeds.measured,
+                speeds.settled,
+                speeds.eta,
+            )
+        )
+        if version:
+            self.spans.progress(step, speeds.samples_per_second)
+        if spans := self.spans.drain():
+            self._stream.say_spans(json.dumps(spans))
+
+    def _execute(self, command: protocol.WorkerCommand) -> None:
+        match command:
+            case protocol.Say(message):
+                if self._up:
+                    self._stream.say(message)
+            case protocol.CancelConnect(version):
+                self._endpoint.cancel(version)
+            case protocol.WantBoundary(version):
+                self._boundary_of = version
+            case protocol.AbortRing(version, reason):
+                with self._lock:
+                    self._aborted = (version, reason)
+                    if self._ring is not None and self._ring.place.version <= version:
+                        self._ring.abort(reason)
+            case protocol.Exit(checkpoint=False):
+                self._stream.close()
+                sys.stdout.flush()
+                sys.stderr.flush()
+                os._exit(0)
+            case _:
+                self._orders.put(command)
+
+
+def _master_address(path: Path) -> str | None:
+    """Where the master is; None while there is none."""
+    try:
+        return str(json.loads(path.read_text(encoding="utf-8"))["address"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

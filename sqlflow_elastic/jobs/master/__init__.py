@@ -1,0 +1,1 @@
+"""A job's master: the process that decides who computes. The deciding itself is `elastic.membership`."""

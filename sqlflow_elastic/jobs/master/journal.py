@@ -1,0 +1,146 @@
+"""Where a job's events go: to its session, into its folder, to those who look on. None of it holds the master up."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import queue
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+from sqlflow_elastic import events
+from sqlflow_elastic.elastic.folder import JobFolder
+from sqlflow_elastic.elastic.summaries import Summaries
+from sqlflow_elastic.elastic.timeline import Timeline
+from sqlflow_elastic.errors import StoreUnavailable
+from sqlflow_elastic.jobs.exposition import Exposition, Figures
+from sqlflow_elastic.jobs.request import JobRequest
+from sqlflow_elastic.jobs.state import JobState
+
+_PROGRESS_SECONDS = 1.0
+_CLOSE_SECONDS = 5.0
+#: More events than this wait only if the session does not read; then progress is dropped.
+_MOST_WAITING = 1_000
+
+
+class Journal:
+    """Takes events in any thread, and writes them in one of its own.
+
+    Args:
+        folder: the job's.
+        request: the job's.
+        state: takes ``progress`` and ``metrics``.
+        descriptor: takes the session's lines; None without a session.
+        session_gone: called once, in the journal's thread, when nobody reads them any more.
+    """
+
+    def __init__(
+        self,
+        folder: JobFolder,
+        request: JobRequest,
+        state: JobState,
+        descriptor: int | None,
+        session_gone: Callable[[], None],
+    ) -> None:
+        self._folder = folder
+        self._state = state
+        self._descriptor = descriptor
+        self._session_gone = session_gone
+        self._waiting: queue.SimpleQueue[tuple[events.Event, float] | None] = queue.SimpleQueue()
+        self._file = folder.events.open("a", encoding="utf-8")
+        self.timeline = Timeline(folder.timeline, self.warn)
+        self._summaries = Summaries(folder.tensorboard, self.warn)
+        self.figures = Figures()
+        self._exposition = Exposition(folder.path.name, request.title)
+        self._progress_at = 0.0
+        self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
+        self._thread.start()
+        try:
+            state.write({"metrics": self._exposition.start()})
+        except (OSError, StoreUnavailable) as error:
+            self.warn(f"the job's figures are not served for Prometheus: {error}")
+
+    def tell(self, event: events.Event) -> None:
+        """Take an event."""
+        if isinstance(event, events.Progress) and self._waiting.qsize() > _MOST_WAITING:
+            return
+        self._waiting.put((event, time.time()))
+
+    def changed(self, figures: Figures) -> None:
+        """Serve these figures from now on."""
+        self.figures = figures
+        self._exposition.update(figures)
+
+    def close(self) -> None:
+        """Write what waits, for seconds at most."""
+        self._waiting.put(None)
+        self._thread.join(_CLOSE_SECONDS)
+        self._exposition.close()
+
+    def warn(self, text: str) -> None:
+        """Take a warning."""
+        self.tell(events.Message(text, "warning"))
+
+    def _run(self) -> None:
+        while (taken := self._waiting.get()) is not None:
+            event, at = taken
+            self._send(event)
+            self._keep(event, at)
+            self.timeline.told(event, at)
+            self._summaries.told(event, at)
+            if isinstance(event, events.Progress):
+                self._note_progress(event, at)
+        self._file.close()
+        self.timeline.close()
+        self._summaries.close()
+
+    def _send(self, event: events.Event) -> None:
+        if self._descriptor is None:
+            return
+        data = (events.to_json(event) + "\n").encode()
+        try:
+            while data:
+                data = data[os.write(self._descriptor, data) :]
+        except OSError:
+            self._descriptor = None
+            self._session_gone()
+
+    def _keep(self, event: events.Event, at: float) -> None:
+        if isinstance(event, events.Progress):
+            return
+        try:
+            self._file.write(json.dumps({**json.loads(events.to_json(event)), "at": round(at, 3)}) + "\n")
+            self._file.flush()
+        except OSError as error:
+            sys.stderr.write(f"{self._folder.events} cannot be written: {error}\n")
+
+    def _note_progress(self, event: events.Progress, at: float) -> None:
+        if event.phase == "training":
+            self.changed(
+                dataclasses.replace(
+                    self.figures,
+                    step=event.done,
+                    samples_per_second=event.samples_per_second,
+                    loss=event.loss if event.loss is not None else self.figures.loss,
+                )
+            )
+        if at - self._progress_at < _PROGRESS_SECONDS and event.done != event.total:
+            return
+        self._progress_at = at
+        progress = {
+            "phase": event.phase,
+            "step": event.done,
+            "steps": event.total,
+            "epoch": event.epoch,
+            "epochs": event.epochs,
+            "loss": event.loss,
+            "samples_per_second": event.samples_per_second,
+            "eta": event.eta_seconds,
+        }
+        try:
+            self._state.write({"progress": progress})
+        except StoreUnavailable as error:
+            sys.stderr.write(f"the job's progress cannot be stored: {error}\n")

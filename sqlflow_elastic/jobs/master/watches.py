@@ -1,0 +1,121 @@
+"""What a master looks at besides its streams: the processes of its job, and whether somebody wants the job to end."""
+
+from __future__ import annotations
+
+import os
+import select
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+
+from sqlflow_elastic.cluster import Cluster, Phase, Role, Status
+from sqlflow_elastic.elastic.membership import master_protocol as protocol
+from sqlflow_elastic.elastic.state import StoreUnavailable, Watch
+from sqlflow_elastic.errors import JobError
+from sqlflow_elastic.jobs.master.journal import Journal
+from sqlflow_elastic.jobs.state import JobState
+
+#: Key: written by KILL JOB.
+CANCEL = "cancel"
+
+_LOOK_SECONDS = 1.0
+_PAUSE_SECONDS = 0.5
+_CLOSE_SECONDS = 5.0
+
+
+class Watches:
+    """Two threads that look; what they see goes to the machine.
+
+    Args:
+        job: its id.
+        cluster, state: what is looked at; a process's status is also noted in the state.
+        journal: takes figures.
+        put: takes events, in these threads.
+    """
+
+    def __init__(
+        self, job: str, cluster: Cluster, state: JobState, journal: Journal, put: Callable[[protocol.MasterEvent], None]
+    ) -> None:
+        self._job = job
+        self._cluster = cluster
+        self._state = state
+        self._journal = journal
+        self._put = put
+        self._closed = threading.Event()
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._asking: Watch | None = None
+        self._phases: dict[str, Phase] = {}
+        self._threads = [
+            threading.Thread(target=self._processes, name="processes", daemon=True),
+            threading.Thread(target=self._cancellation, name="cancellation", daemon=True),
+        ]
+
+    def start(self) -> None:
+        """Begin."""
+        for thread in self._threads:
+            thread.start()
+
+    def close(self) -> None:
+        """Look no more; takes a moment, seconds if the store or the cluster does not answer."""
+        self._closed.set()
+        os.eventfd_write(self._wake, 1)
+        if (watch := self._asking) is not None:
+            watch.close()
+        for thread in self._threads:
+            thread.join(_CLOSE_SECONDS)
+        os.close(self._wake)
+
+    def _processes(self) -> None:
+        try:
+            with self._cluster.watch(self._job) as watch:
+                while True:
+                    select.select([watch.fileno(), self._wake], [], [])
+                    if self._closed.is_set():
+                        return
+                    for status in watch.next(0.0):
+                        if status.role is Role.WORKER:
+                            self._changed(status)
+        except JobError as error:
+            self._put(protocol.Cancelled(str(error)))
+
+    def _changed(self, status: Status) -> None:
+        if status.phase is Phase.ENDED and self._phases.get(status.name) is not Phase.ENDED:
+            self._journal.timeline.ended(status.name, time.time(), status.exit_code or 0)
+        self._phases[status.name] = status.phase
+        self._put(process_changed(status))
+        workers = Counter(str(phase) for phase in self._phases.values())
+        self._journal.changed(replace(self._journal.figures, workers=workers))
+        value = {
+            "phase": status.phase,
+            "pid": status.pid,
+            "since": status.since,
+            "exit_code": status.exit_code,
+            "preempted": status.preempted,
+        }
+        try:
+            self._state.write({f"workers/{status.name}": value})
+        except StoreUnavailable as error:
+            self._journal.warn(f"{error}; SHOW JOB may be behind")
+
+    def _cancellation(self) -> None:
+        asked = False
+        while not asked and not self._closed.is_set():
+            try:
+                with self._state.store.watch(CANCEL) as self._asking:
+                    watch = self._asking
+                    asked = self._state.read(CANCEL) is not None
+                    while not asked and not self._closed.is_set():
+                        asked = any(not change.deleted for change in watch.next(_LOOK_SECONDS))
+            except (StoreUnavailable, ValueError):  # it is away, or `close` has closed the watch
+                self._closed.wait(_PAUSE_SECONDS)
+        if asked:
+            self._put(protocol.Cancelled("the job was ended by KILL JOB"))
+
+
+def process_changed(status: Status) -> protocol.ProcessChanged:
+    """A worker's status in the words of the machine."""
+    return protocol.ProcessChanged(
+        status.name, protocol.Phase(status.phase), status.exit_code, status.preempted, status.failure
+    )
