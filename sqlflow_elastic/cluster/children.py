@@ -247,7 +247,7 @@ class Children:
 def _see_the_end(pids: Sequence[int]) -> None:
     """See that the children of a fork server that was just lost are gone; together for 10 seconds at most.
 
-    If it could not do it itself, the kernel has killed them with it: but not what they had started, and without waiting.
+    If it could not do that itself, the kernel killed them with it, but not what they had started, and without waiting.
     """
     for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):  # PermissionError: of another user, so no child

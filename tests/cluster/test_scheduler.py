@@ -324,7 +324,7 @@ EVENTS = st.one_of(
 FULL = st.lists(st.tuples(st.sampled_from([1, 1, 2, 3]), st.integers(0, 2)), min_size=1, max_size=5)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(FULL, st.lists(EVENTS, min_size=10, max_size=60))
 def test_in_any_history_the_promises_hold(full: list[tuple[int, int]], events: list[tuple[str, ...]]) -> None:
     house = House(slots=sum(slots for slots, _ in full))
