@@ -1,4 +1,4 @@
-"""Messages to protobuf and back. A class of `membership.messages` and the proto message of its name have the same fields."""
+"""Messages to protobuf and back: a proto message has the name and the fields of its class in `membership.messages`."""
 
 from __future__ import annotations
 

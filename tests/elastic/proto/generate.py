@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from grpc_tools import protoc
+from grpc_tools import protoc  # type: ignore[import-untyped]
 
 ROOT = Path(__file__).parents[3]
 PROTO = ROOT / "sqlflow_elastic" / "elastic" / "proto" / "master.proto"
