@@ -170,9 +170,13 @@ class EtcdClient:
         """Whether the call failed for a token that etcd does not know (any more); it is dropped then."""
         if self._token is None or not any(text in (error.details() or "") for text in _STALE_TOKEN):
             return False
+        self.forget_token()
+        return True
+
+    def forget_token(self) -> None:
+        """Fetch a new token for the next call."""
         with self._lock:
             self._token = None
-        return True
 
     def unavailable(self, error: grpc.RpcError) -> StoreUnavailable:
         """The error for people."""

@@ -109,6 +109,8 @@ class EtcdWatch(Watch):
                     self._catch_up()
                     return
                 if response.canceled:
+                    # Perhaps for a token that etcd does not know any more.
+                    self._client.forget_token()
                     raise StoreUnavailable(f"{self._client.name}: {response.cancel_reason}")
                 self._tell(None)
                 self._give(
