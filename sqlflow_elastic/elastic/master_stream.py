@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -90,9 +91,7 @@ class MasterStream:
     def _stream(self, address: str) -> bool:
         """One stream, from its beginning to its end. Returns whether there was one."""
         with grpc.insecure_channel(address, options=_OPTIONS) as channel:
-            try:
-                grpc.channel_ready_future(channel).result(_READY_SECONDS)
-            except grpc.FutureTimeoutError:
+            if not self._is_ready(channel, address):
                 return False
             outgoing: queue.SimpleQueue[Packed | None] = queue.SimpleQueue()
             self._outgoing = outgoing
@@ -111,6 +110,21 @@ class MasterStream:
                 outgoing.put(None)
                 self._notify(Lost())
         return True
+
+    def _is_ready(self, channel: grpc.Channel, address: str) -> bool:
+        """Wait until the channel is connected; not longer than the master is said to be there."""
+        ready = grpc.channel_ready_future(channel)
+        deadline = time.monotonic() + _READY_SECONDS
+        try:
+            while not self._closed.is_set() and time.monotonic() < deadline and self._address() == address:
+                try:
+                    ready.result(_RETRY_SECONDS)
+                except grpc.FutureTimeoutError:
+                    continue
+                return True
+        finally:
+            ready.cancel()
+        return False
 
 
 def _until_none(outgoing: queue.SimpleQueue[Packed | None]) -> Iterator[Packed]:

@@ -19,8 +19,9 @@ from sqlflow_elastic.jobs.records import Stage
 from sqlflow_elastic.jobs.request import JobKind, JobRequest
 from sqlflow_elastic.jobs.state import STATE_VARIABLE, JobState, state_url
 
-#: How often in a row a process that lives for less than `_QUICK_SECONDS` is started again after a signal ended it.
-RESTARTS = 3
+#: How often in a row a process that lives for less than `_QUICK_SECONDS` is started again after a signal ended it. A
+#: master does little and keeps nothing: what kills it is mostly not its own fault.
+_RESTARTS, _MASTER_RESTARTS = 3, 10
 
 _QUICK_SECONDS = 5.0
 _LOOK_SECONDS = 0.1  # how soon `cancel` is noticed
@@ -61,6 +62,7 @@ class Job:
         self._cancelled = cancelled or threading.Event()
         self._failure: Failed | None = None
         self._starts = 0
+        self._restarts = _RESTARTS if request.kind is JobKind.PROGRAM else _MASTER_RESTARTS
         write_text(folder.program, program)
         write_text(folder.token, secrets.token_urlsafe(32))
 
@@ -78,7 +80,7 @@ class Job:
 
         A master that is killed is followed by another one, which takes over the running workers. A job without a master
         that is killed (out of memory, kill -9, a crash) is started again, and goes on from its last checkpoint. Either
-        is given up when it happens more than `RESTARTS` times within seconds. Closing the iterator early stops the job:
+        is given up when it dies within seconds again and again. Closing the iterator early stops the job:
         when `close` returns its processes are gone.
 
         Raises:
@@ -114,7 +116,7 @@ class Job:
                 raise self._error("failed" if exit_code else "ended without its result")
             name = signal.Signals(-exit_code).name
             quick = quick + 1 if time.monotonic() - begun < _QUICK_SECONDS else 1
-            if quick > RESTARTS:
+            if quick > self._restarts:
                 raise self._error(f"was ended by {name} {quick} times (not enough memory?)")
             yield self._restart(name)
 
