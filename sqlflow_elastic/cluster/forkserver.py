@@ -51,7 +51,7 @@ class _Request:
     program: Path | None
     module: str | None
     arguments: list[str]
-    log: str
+    log: int
     directory: str
     environment: dict[str, str]
     descriptors: dict[str, int]
@@ -93,24 +93,22 @@ class _Server:
                     return request
 
     def _fork(self, message: dict[str, Any], descriptors: list[int]) -> _Request | None:
-        one = message.pop("start")
+        one, program, names = (message.pop(field) for field in ("start", "program", "descriptors"))
         server = os.getpid()
         try:
+            descriptors.append(_open_log(message.pop("log")))
             pid = os.fork()
-        except OSError as error:
-            self._send({"id": one, "failure": f"no process could be forked: {error.strerror}"})
+        except (OSError, ValueError) as error:
+            self._send({"id": one, "failure": f"no process could be started: {error}"})
             close_all(descriptors)
             return None
         if pid == 0:
             _die_with(server)
             os.setsid()
             self._forget()
-            program, names = message.pop("program"), message.pop("descriptors")
-            return _Request(
-                program=None if program is None else Path(program),
-                descriptors=dict(zip(names, descriptors, strict=True)),
-                **message,
-            )
+            log = descriptors.pop()
+            handed_over = dict(zip(names, descriptors, strict=True))
+            return _Request(None if program is None else Path(program), log=log, descriptors=handed_over, **message)
         close_all(descriptors)
         self._children[one] = pid
         self._send({"id": one, "pid": pid})
@@ -150,6 +148,13 @@ class _Server:
             self._main.send(json.dumps(message).encode())
 
 
+def _open_log(path: str) -> int:
+    """Here and not in the child, so that a log which cannot be written is told. Raises: OSError, ValueError."""
+    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK, 0o600)  # a pipe must not stop us
+    os.set_blocking(log, True)
+    return log
+
+
 def _signal_group(pid: int, number: int) -> None:
     """Signal a child's process group; the child alone while it has not made its group yet."""
     try:
@@ -168,10 +173,9 @@ def _die_with(parent: int) -> None:
 
 def _become(request: _Request) -> None:
     """Take the request's log, directory and environment, as if started from a shell."""
-    log = os.open(request.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    os.dup2(log, 1)
-    os.dup2(log, 2)
-    os.close(log)
+    os.dup2(request.log, 1)
+    os.dup2(request.log, 2)
+    os.close(request.log)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(line_buffering=True)

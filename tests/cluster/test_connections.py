@@ -18,12 +18,17 @@ from tests.cluster.runner import HOLD, SECONDS, Runner
 from tests.waiting import wait_until
 
 
-@pytest.fixture
-def runner(tmp_path: Path) -> Iterator[Runner]:
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
     with LocalCluster(preload=(), slots=2) as cluster:
-        runner = Runner(cluster, tmp_path)
-        yield runner
-        assert runner.start("pass").wait(SECONDS) == 0, "it goes on"
+        yield cluster
+
+
+@pytest.fixture
+def runner(cluster: LocalCluster, tmp_path: Path) -> Iterator[Runner]:
+    runner = Runner(cluster, tmp_path)
+    yield runner
+    assert runner.start("pass").wait(SECONDS) == 0, "it goes on"
 
 
 def dial(runner: Runner) -> socket.socket:
@@ -60,7 +65,7 @@ def start(**changes: object) -> bytes:
         "directory": "/",
         "environment": {},
         "descriptors": [],
-        "job": "job",
+        "job": "wrong",
         "name": "name",
         "role": "worker",
         "priority": 0,
@@ -111,6 +116,7 @@ def test_nonsense_is_refused(runner: Runner, message: bytes) -> None:
         {"name": "x" * 201},
         {"arguments": [1]},
         {"arguments": ["\0"]},
+        {"environment": {"A": "\0"}},
         {"environment": {"A": 1}},
         {"descriptors": ["MISSING"]},
     ],
@@ -119,7 +125,7 @@ def test_a_wrong_request_to_start_is_refused(runner: Runner, changes: dict[str, 
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours, theirs:
         assert "error" in ask(runner, start(**changes), (theirs.fileno(),))
-    assert runner.cluster.list() == []
+    assert runner.cluster.list("wrong") == []
 
 
 def test_a_start_without_a_socket_for_its_handle_is_refused(runner: Runner) -> None:
@@ -128,19 +134,30 @@ def test_a_start_without_a_socket_for_its_handle_is_refused(runner: Runner) -> N
         assert "error" in ask(runner, start(), (file.fileno(),))
 
 
+@pytest.mark.parametrize("log", ["/missing/log", "/\0", "/\ud800", "", "/"])
+def test_a_log_that_is_none_does_not_end_the_fork_server(runner: Runner, log: str) -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs:
+        assert ask(runner, start(log=log, job=""), (theirs.fileno(),)) == {}
+        theirs.close()
+        ours.settimeout(SECONDS)
+        assert b"failure" in ours.recv(MESSAGE_BYTES)
+
+
 def test_nonsense_from_a_handle_ends_no_process_of_a_job(runner: Runner) -> None:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     (runner.folder / "hold.py").write_text("import signal; signal.pause()")
     paths = {"program": str(runner.folder / "hold.py"), "log": str(runner.folder / "log")}
     with ours, theirs:
-        assert ask(runner, start(**paths), (theirs.fileno(),)) == {}
-        wait_until(lambda: runner.status("job", "name").phase is Phase.RUNNING, SECONDS)
+        assert ask(runner, start(**paths, job="nonsense"), (theirs.fileno(),)) == {}
+        wait_until(lambda: runner.status("nonsense", "name").phase is Phase.RUNNING, SECONDS)
         ours.send(b"nonsense")
         theirs.close()
         ours.settimeout(SECONDS)
         assert b"pid" in ours.recv(MESSAGE_BYTES)
         assert ours.recv(MESSAGE_BYTES) == b"", "no more is heard from it"
-    assert runner.status("job", "name").phase is Phase.RUNNING
+    assert runner.status("nonsense", "name").phase is Phase.RUNNING
+    runner.cluster.forget("nonsense")
 
 
 def test_a_connection_that_says_nothing_is_closed(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,10 +184,10 @@ def test_who_goes_away_in_the_middle_does_not_disturb(runner: Runner) -> None:
 def test_who_watches_without_listening_gets_the_newest_state_when_he_does(runner: Runner) -> None:
     runner.running(HOLD, slots=2, job="holder")
     names = [f"{number:04}-{'x' * 190}" for number in range(700)]
-    with runner.cluster.watch("job") as sleeper:
+    with runner.cluster.watch("watched") as sleeper:
         for name in names:
-            runner.start("pass", job="job", name=name)
-            runner.cluster.kill("job", name)
+            runner.start("pass", job="watched", name=name)
+            runner.cluster.kill("watched", name)
         assert sleeper.next(SECONDS) == []
         newest: dict[str, Phase] = {}
         while list(newest.values()) != [Phase.ENDED] * len(names):

@@ -213,6 +213,16 @@ def test_more_descriptors_than_go_with_a_message_are_an_error(runner: Runner) ->
         runner.start("pass", descriptors={f"CHANNEL{number}": 1 for number in range(16)})
 
 
+def test_a_log_that_cannot_be_written_is_told(runner: Runner) -> None:
+    process = runner.start("pass", job="job", name="mute", log=runner.folder / "missing" / "log")
+    with pytest.raises(JobError, match=r"no process could be started: .*No such file or directory: .*missing/log"):
+        process.wait(SECONDS)
+    status = runner.status("job", "mute")
+    assert (status.phase, status.exit_code) == (Phase.ENDED, None)
+    assert "No such file" in str(status.failure)
+    assert runner.cluster.free() == SLOTS
+
+
 def test_a_process_is_known_until_its_job_is_forgotten(runner: Runner) -> None:
     runner.start("raise SystemExit(3)", job="job", name="first", role=Role.WORKER).wait(SECONDS)
     runner.running(HOLD, job="job", name="second", role=Role.MASTER, slots=0)
