@@ -102,3 +102,36 @@ def class_gradients(model: Any, batch: Batch) -> tuple[tf.Tensor, list[Any]]:
 
 def weights(model: Any) -> list[NDArray[Any]]:
     return [np.asarray(variable.value) for variable in model.variables]
+
+
+def perceptron(*, optimizer: str = "adam", seed: int = 7) -> tuple[Any, Optimizers]:
+    """Numbers, ids among them, to two logits; nothing but dense layers."""
+    keras.utils.set_random_seed(seed)
+    ids = keras.Input((2,), dtype="int32", name="ids")
+    numbers = keras.Input((4,), name="numbers")
+    x = keras.layers.Concatenate()([keras.ops.cast(ids, keras.config.floatx()) / 50, numbers])
+    x = keras.layers.Dense(16, activation="relu")(x)
+    model = keras.Model({"ids": ids, "numbers": numbers}, keras.layers.Dense(2)(x))
+    return model, [(keras.optimizers.get(optimizer), model.trainable_variables)]
+
+
+def wide_and_deep(seed: int = 7) -> tuple[Any, Optimizers]:
+    """Ids through a table of logits by FTRL, ids and numbers through a network by Adagrad."""
+    keras.utils.set_random_seed(seed)
+    ids = keras.Input((2,), dtype="int32", name="ids")
+    numbers = keras.Input((4,), name="numbers")
+    wide = Table(50, 2, "zeros")
+    x = keras.layers.Concatenate()([keras.layers.Flatten()(Table(50, 3)(ids)), numbers])
+    deep = keras.layers.Dense(2)(keras.layers.Dense(8, activation="relu")(x))
+    outputs = keras.layers.Add()([keras.layers.Lambda(lambda logits: tf.reduce_sum(logits, 1))(wide(ids)), deep])
+    model = keras.Model({"ids": ids, "numbers": numbers}, outputs)
+    linear = [wide.table]
+    others = [v for v in model.trainable_variables if v is not wide.table]
+    return model, [(keras.optimizers.Ftrl(0.1), linear), (keras.optimizers.Adagrad(0.05), others)]
+
+
+def weighted_rows(rows: int, seed: int = 0) -> ArrayDataset:
+    """The classifier's rows, each class and some samples with weights of their own."""
+    dataset = classifier_rows(rows, seed)
+    samples = np.random.default_rng(seed).uniform(0, 2, rows)
+    return ArrayDataset(dataset.features, dataset.labels, samples * np.where(dataset.labels == 1, 3.0, 1.0))
