@@ -9,7 +9,8 @@ import queue
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from sqlflow_elastic import events
 from sqlflow_elastic.elastic.folder import JobFolder
@@ -46,6 +47,7 @@ class Journal:
         session_gone: Callable[[], None],
     ) -> None:
         self._folder = folder
+        self._request = request
         self._state = state
         self._descriptor = descriptor
         self._session_gone = session_gone
@@ -53,7 +55,8 @@ class Journal:
         self._file = folder.events.open("a", encoding="utf-8")
         self.timeline = Timeline(folder.timeline, self.warn)
         self._summaries = Summaries(folder.tensorboard, self.warn)
-        self.figures = Figures()
+        self._figures = Figures()
+        self._lock = threading.Lock()
         self._exposition = Exposition(folder.path.name, request.title)
         self._progress_at = 0.0
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
@@ -69,10 +72,24 @@ class Journal:
             return
         self._waiting.put((event, time.time()))
 
-    def changed(self, figures: Figures) -> None:
-        """Serve these figures from now on."""
-        self.figures = figures
-        self._exposition.update(figures)
+    def task_done(self, queue: str, done: int, total: int) -> None:
+        """So many tasks of a queue are done; where there are many, that is the job's progress."""
+        if total > 1:
+            self.tell(events.Progress(queue, done, total, unit="parts"))
+
+    def workers(self, phases: Mapping[str, int]) -> None:
+        """So many worker processes are in each phase."""
+        self._serve(workers=phases)
+        self.timeline.slots(self._request.slots * phases.get("running", 0), time.time())
+
+    def tasks(self, tasks: Mapping[tuple[str, str], int]) -> None:
+        """So many tasks are in each queue and state."""
+        self._serve(tasks=tasks)
+
+    def _serve(self, **figures: Any) -> None:
+        with self._lock:
+            self._figures = dataclasses.replace(self._figures, **figures)
+            self._exposition.update(self._figures)
 
     def close(self) -> None:
         """Write what waits, for seconds at most."""
@@ -91,8 +108,13 @@ class Journal:
             self._keep(event, at)
             self.timeline.told(event, at)
             self._summaries.told(event, at)
-            if isinstance(event, events.Progress):
-                self._note_progress(event, at)
+            match event:
+                case events.Progress():
+                    self._note_progress(event, at)
+                case events.WorldChanged():
+                    with self._lock:
+                        self._figures = self._figures.changed(event)
+                        self._exposition.update(self._figures)
         self._file.close()
         self.timeline.close()
         self._summaries.close()
@@ -119,14 +141,9 @@ class Journal:
 
     def _note_progress(self, event: events.Progress, at: float) -> None:
         if event.phase == "training":
-            self.changed(
-                dataclasses.replace(
-                    self.figures,
-                    step=event.done,
-                    samples_per_second=event.samples_per_second,
-                    loss=event.loss if event.loss is not None else self.figures.loss,
-                )
-            )
+            self._serve(step=event.done, samples_per_second=event.samples_per_second)
+            if event.loss is not None:
+                self._serve(loss=event.loss)
         if at - self._progress_at < _PROGRESS_SECONDS and event.done != event.total:
             return
         self._progress_at = at

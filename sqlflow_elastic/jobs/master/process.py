@@ -20,8 +20,9 @@ from sqlflow_elastic.elastic.folder import EVENTS_VARIABLE, JOB_VARIABLE, JobFol
 from sqlflow_elastic.elastic.member import HOST_VARIABLE, MOST_VARIABLE, WORKER_VARIABLE
 from sqlflow_elastic.elastic.membership import master_protocol as protocol
 from sqlflow_elastic.elastic.membership.master import MasterMachine
-from sqlflow_elastic.elastic.membership.messages import FromWorker, Told
+from sqlflow_elastic.elastic.membership.messages import FromWorker, TaskAccepted, TaskWanted, Told
 from sqlflow_elastic.elastic.membership.spec import JobSpec
+from sqlflow_elastic.elastic.membership.tasks import TASKS_KEY
 from sqlflow_elastic.elastic.state import Conflict, StoreUnavailable
 from sqlflow_elastic.errors import JobCancelled, JobError, SQLFlowError
 from sqlflow_elastic.jobs.master.journal import Journal
@@ -70,6 +71,8 @@ class Master:
         self._journal = Journal(folder, self._request, state, descriptor, self._session_gone)
         token = folder.token.read_text(encoding="utf-8")
         self._streams = Streams(token, self._received, self._lost, self._journal.timeline.spans)
+        self._done: dict[str, set[int]] = {}
+        self._totals: dict[str, int] = {}
         self._watches = Watches(self._spec.job, cluster, state, self._journal, self._put_from_thread)
 
     async def run(self) -> int:
@@ -77,6 +80,13 @@ class Master:
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, self._put, protocol.Cancelled("the job was stopped"))
         stored = await self._blocking(self._take_over)
+        for key in stored:
+            if key.startswith(TASKS_KEY):
+                queue, _, index = key.removeprefix(TASKS_KEY).partition("/")
+                if index:
+                    self._done.setdefault(queue, set()).add(int(index))
+                else:
+                    self._totals[queue] = int(stored[key])
         statuses = await self._blocking(self._cluster.list, self._spec.job)
         processes = [process_changed(status) for status in statuses if status.role is Role.WORKER]
         machine = MasterMachine.adopt(self._spec, stored, processes, self._now())
@@ -122,6 +132,8 @@ class Master:
             case protocol.Send(name, message):
                 self._journal.timeline.sent(name, message, time.time())
                 self._streams.send(name, message)
+                if isinstance(message, TaskAccepted):
+                    self._accepted(message)
             case protocol.StartWorker(name):
                 await self._blocking(self._start_worker, name)
             case protocol.EndWorker(name, kill):
@@ -200,18 +212,25 @@ class Master:
             lines += [f"  {line}" for line in last]
         return "\n".join([*lines, f"Its folder is kept: {self._folder.path}"])
 
+    def _accepted(self, task: TaskAccepted) -> None:
+        done = self._done.setdefault(task.queue, set())
+        done.add(task.index)
+        self._journal.task_done(task.queue, len(done), self._totals.get(task.queue, 1))
+        counts = {(queue, "done"): len(indices) for queue, indices in self._done.items()}
+        counts |= {(queue, "open"): total - len(self._done.get(queue, ())) for queue, total in self._totals.items()}
+        self._journal.tasks(counts)
+
     def _received(self, name: str, message: FromWorker) -> None:
         self._journal.timeline.received(name, message, time.time())
         if isinstance(message, Told):
             self._tell(message.event)
-        else:
-            self._put(protocol.Received(name, message))
+            return
+        if isinstance(message, TaskWanted):
+            self._totals[message.queue] = message.total
+        self._put(protocol.Received(name, message))
 
     def _tell(self, line: str) -> None:
-        event = events.from_json(line)
-        self._journal.tell(event)
-        if isinstance(event, events.WorldChanged):
-            self._journal.changed(self._journal.figures.changed(event))
+        self._journal.tell(events.from_json(line))
 
     def _lost(self, name: str) -> None:
         self._put(protocol.Disconnected(name))

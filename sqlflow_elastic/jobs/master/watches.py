@@ -8,7 +8,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 
 from sqlflow_elastic.cluster import Cluster, Phase, Role, Status
 from sqlflow_elastic.elastic.membership import master_protocol as protocol
@@ -86,7 +85,7 @@ class Watches:
         self._phases[status.name] = status.phase
         self._put(process_changed(status))
         workers = Counter(str(phase) for phase in self._phases.values())
-        self._journal.changed(replace(self._journal.figures, workers=workers))
+        self._journal.workers(workers)
         value = {
             "phase": status.phase,
             "pid": status.pid,
