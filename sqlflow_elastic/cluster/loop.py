@@ -15,14 +15,14 @@ class Loop:
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
 
-    def add(self, what: Channel | socket.socket | int, heard: Callable[[], None]) -> None:
+    def add(self, what: Channel | socket.socket, heard: Callable[[], None]) -> None:
         """From now on call ``heard`` while it is readable; added already: this in place of what was called so far."""
         if what in self._selector.get_map():
             self._selector.modify(what, self._selector.get_key(what).events, heard)
         else:
             self._selector.register(what, selectors.EVENT_READ, heard)
 
-    def remove(self, what: Channel | socket.socket | int) -> None:
+    def remove(self, what: Channel | socket.socket) -> None:
         """Call nothing any more. To be called before it is closed."""
         self._selector.unregister(what)
 
@@ -45,7 +45,7 @@ class Loop:
                 what.flush()
                 self._look_for_room(what)
             # What was called back a moment ago may have closed it.
-            if events & selectors.EVENT_READ and (isinstance(what, int) or what.fileno() >= 0):
+            if events & selectors.EVENT_READ and isinstance(what, Channel | socket.socket) and what.fileno() >= 0:
                 key.data()
 
     def close(self) -> None:
