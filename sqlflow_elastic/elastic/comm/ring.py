@@ -1,19 +1,22 @@
 """The ring over TCP: each member receives from the one before it and sends to the one after it.
 
-A large sum goes around twice in chunks, one chunk a member: on the first way round each member adds its part and passes
-the sum on, so that chunk c is complete at member c - 1; on the second way the complete chunks are passed on to all. A
-chunk travels in segments, and a segment is passed on as soon as it is added: the whole is one stream in and one stream
-out, the second a chunk behind the first. Each member sends 2 (n - 1) / n of the buffer.
+A large sum is formed in blocks of one segment a member. A block's segments go around twice: on the first way round each
+member adds its part and passes the sum on, so that segment s is complete at member s - 1; on the second way the
+complete segments are passed on to all. Each member sends 2 (n - 1) / n of the buffer.
+
+Blocks follow each other like waves, in the same rhythm at all members: at tick t each sends its own segment of block t,
+and receives hop h of block t - LAG (h + 1), which it passes on, for all hops h. So bytes flow both ways all the time,
+few are on the way at once, and what was added is still in the core's cache when it is sent: nearly twice as fast
+as sending chunks of an n-th of the buffer, whose bytes go to memory and back at every hop.
 
 A small one goes around once, whole: everybody gets everybody's buffer and adds them up in the order of ranks. That
 takes half as many hops.
 
-Each operation begins with a header (`Header`), so that members that are not in the same one find out.
+Each operation begins with a header (see `header`).
 """
 
 from __future__ import annotations
 
-import enum
 import struct
 import threading
 from collections.abc import Collection, Iterator, Sequence
@@ -25,27 +28,22 @@ from numpy.typing import NDArray
 
 from sqlflow_elastic.elastic.comm import operands
 from sqlflow_elastic.elastic.comm.base import BytesLike, Communicator, Place, WireDtype, WorldBroken
+from sqlflow_elastic.elastic.comm.header import HEADER_BYTES, Header, Kind
 from sqlflow_elastic.elastic.comm.link import Link
 from sqlflow_elastic.elastic.comm.wire import wire_dtype
 
 #: A buffer of at most so many bytes goes around whole.
 SMALL_BYTES = 32 << 10
-#: Of a segment: stays in a core's cache from the socket to the sum.
+#: Of a segment: small enough to stay in a core's cache from the socket to the sum and to the other socket.
 SEGMENT_BYTES = 256 << 10
+#: A hop is received so many ticks after the hop before it was sent: members need not run in lockstep.
+_LAG = 2
 #: Of a piece of a broadcast.
 PIECE_BYTES = 1 << 20
 #: Pieces that a member which only passes them on holds.
 _HELD_PIECES = 4
 
-_HEADER = struct.Struct("<IIQ")
 _LENGTH = struct.Struct("<Q")
-
-
-class _Kind(enum.IntEnum):
-    SUM = 1
-    WHOLE_SUM = 2
-    GATHER = 3
-    BROADCAST = 4
 
 
 class Ring(Communicator):
@@ -85,9 +83,10 @@ class Ring(Communicator):
         with self._operation():
             for hop in range(size - 1):
                 block = blocks[(rank - hop) % size]
-                link.queue(memoryview(self._header(_Kind.GATHER, len(block))))
+                header = self._header(Kind.GATHER, len(block))
+                link.queue(memoryview(header.pack()))
                 link.queue(block)
-                block = np.empty(self._receive_header(_Kind.GATHER), np.uint8).data
+                block = np.empty(header.check_operation(self._receive_header()), np.uint8).data
                 link.receive(block)
                 blocks[(rank - hop - 1) % size] = block
             link.drain()
@@ -153,67 +152,71 @@ class Ring(Communicator):
             self._sum_whole(buffer, narrow)
         else:
             with np.errstate(all="ignore"):  # infinities and NaN are the model's
-                self._sum_in_chunks(buffer, narrow)
+                self._sum_in_segments(buffer, narrow)
 
     def _sum_whole(self, buffer: NDArray[Any], narrow: np.dtype[Any]) -> None:
         rank, size, link = self.place.rank, self.place.size, self._link
-        start, row_bytes = _HEADER.size, _HEADER.size + len(buffer) * narrow.itemsize
+        row_bytes = HEADER_BYTES + len(buffer) * narrow.itemsize
         rows = self._scratch_bytes(size * row_bytes).reshape(size, row_bytes)
-        values = [row[start:].view(narrow) for row in rows]
-        header = self._header(_Kind.WHOLE_SUM, buffer.nbytes)
-        rows[rank, :start] = np.frombuffer(header, np.uint8)
+        values = [row[HEADER_BYTES:].view(narrow) for row in rows]
+        header = self._header(Kind.SUM_WHOLE, buffer.nbytes, narrow.char)
+        rows[rank, :HEADER_BYTES] = np.frombuffer(header.pack(), np.uint8)
         with np.errstate(all="ignore"):
             values[rank][...] = buffer
             for hop in range(size - 1):
                 link.queue(rows[(rank - hop) % size].data)
                 coming = rows[(rank - hop - 1) % size]
                 link.receive(coming.data)
-                self._check_header(_Kind.WHOLE_SUM, coming[:start].tobytes(), buffer.nbytes)
+                header.check(coming[:HEADER_BYTES].tobytes())
             link.drain()
             np.add(values[0], values[1], out=buffer, dtype=buffer.dtype)
             for value in values[2:]:
                 np.add(buffer, value, out=buffer)
 
-    def _sum_in_chunks(self, buffer: NDArray[Any], narrow: np.dtype[Any]) -> None:
+    def _sum_in_segments(self, buffer: NDArray[Any], narrow: np.dtype[Any]) -> None:
         rank, size, link = self.place.rank, self.place.size, self._link
-        pieces = -(-buffer.nbytes // (size * SEGMENT_BYTES))
-        length = len(buffer)
+        hops = 2 * (size - 1)
+        blocks = -(-buffer.nbytes // (size * SEGMENT_BYTES))
         # What travels: the buffer itself, or its rounded copy.
-        travels = buffer if narrow == buffer.dtype else self._mirror_of(length, narrow)
-        incoming = self._scratch_bytes(SEGMENT_BYTES + 64)
+        travels = buffer if narrow == buffer.dtype else self._mirror_of(len(buffer), narrow)
+        incoming = self._scratch_bytes(SEGMENT_BYTES + buffer.itemsize)
 
-        def segment(chunk: int, piece: int) -> slice:
-            begin, end = length * chunk // size, length * (chunk + 1) // size
-            return slice(begin + (end - begin) * piece // pieces, begin + (end - begin) * (piece + 1) // pieces)
+        def segment(block: int, chunk: int) -> slice:
+            begin, end = len(buffer) * block // blocks, len(buffer) * (block + 1) // blocks
+            return slice(begin + (end - begin) * chunk // size, begin + (end - begin) * (chunk + 1) // size)
 
-        link.queue(memoryview(self._header(_Kind.SUM, buffer.nbytes)))
-        for piece in range(pieces):
-            part = segment(rank, piece)
-            if travels is not buffer:
-                travels[part] = buffer[part]
-            link.queue(_raw(travels[part]))
-        self._receive_header(_Kind.SUM, buffer.nbytes)
-        for hop in range(2 * (size - 1)):
-            chunk = (rank - hop - 1) % size
-            for piece in range(pieces):
-                part = segment(chunk, piece)
+        header = self._header(Kind.SUM, buffer.nbytes, narrow.char)
+        link.queue(memoryview(header.pack()))
+        for tick in range(blocks + hops * _LAG):
+            if tick < blocks:
+                own = segment(tick, rank)
+                if travels is not buffer:
+                    travels[own] = buffer[own]
+                link.queue(_raw(travels[own]))
+            if tick == _LAG:
+                header.check(self._receive_header())
+            for hop in range(hops):
+                block = tick - _LAG * (hop + 1)
+                if not 0 <= block < blocks:
+                    continue
+                part = segment(block, (rank - hop - 1) % size)
                 here, travelling = buffer[part], travels[part]
                 if hop < size - 1:
-                    added = incoming[: travelling.nbytes].view(narrow)
-                    link.receive(_raw(added))
-                    np.add(here, added, out=here)
+                    added = incoming[: travelling.nbytes]
+                    link.receive(added.data)
+                    np.add(here, added.view(narrow), out=here)
                     if travels is not buffer:
                         travelling[...] = here
                 else:
                     link.receive(_raw(travelling))
                 if travels is not buffer and hop >= size - 2:
                     here[...] = travelling  # complete: all have what travelled
-                if hop < 2 * size - 3:
+                if hop < hops - 1:
                     link.queue(_raw(travelling))
         link.drain()
 
     def _send_all(self, views: list[memoryview]) -> None:
-        self._link.queue(memoryview(self._header(_Kind.BROADCAST, len(views))))
+        self._link.queue(memoryview(self._header(Kind.BROADCAST, len(views)).pack()))
         self._link.queue(memoryview(b"".join(_LENGTH.pack(len(view)) for view in views)))
         for view in views:
             self._link.queue(view)
@@ -221,11 +224,11 @@ class Ring(Communicator):
 
     def _pass_on(self, wanted: bool, further: bool) -> list[NDArray[np.uint8]] | None:
         link = self._link
-        count = self._receive_header(_Kind.BROADCAST)
+        count = self._header(Kind.BROADCAST, 0).check_operation(self._receive_header())
         lengths = np.empty(count, "<u8")
         link.receive(_raw(lengths))
         if further:
-            link.queue(memoryview(self._header(_Kind.BROADCAST, count)))
+            link.queue(memoryview(self._header(Kind.BROADCAST, count).pack()))
             link.queue(_raw(lengths))
         if not wanted:
             self._pass_through(int(lengths.sum()))
@@ -250,24 +253,13 @@ class Ring(Communicator):
             self._link.queue(piece)
         self._link.drain()
 
-    def _header(self, kind: _Kind, length: int) -> bytes:
-        return _HEADER.pack(kind, self._operations & 0xFFFFFFFF, length)
+    def _header(self, kind: Kind, length: int, dtype: str = "-") -> Header:
+        return Header(kind, dtype, self._operations & 0xFFFFFFFF, length)
 
-    def _receive_header(self, kind: _Kind, length: int | None = None) -> int:
-        """The length that the previous member's header tells, which has to be ``length`` if that is given."""
-        header = bytearray(_HEADER.size)
-        self._link.receive(memoryview(header))
-        return self._check_header(kind, header, length)
-
-    def _check_header(self, kind: _Kind, header: bytes | bytearray, length: int | None) -> int:
-        its_kind, its_number, its_length = _HEADER.unpack(header)
-        number = self._operations & 0xFFFFFFFF
-        if (its_kind, its_number) != (kind, number) or length not in (None, its_length):
-            raise WorldBroken(
-                f"members are out of step: operation {number} is {kind.name} of {length} here, "
-                f"and another member's operation {its_number} is of kind {its_kind}, of {its_length}"
-            )
-        return int(its_length)
+    def _receive_header(self) -> bytearray:
+        data = bytearray(HEADER_BYTES)
+        self._link.receive(memoryview(data))
+        return data
 
     def _scratch_bytes(self, count: int) -> NDArray[np.uint8]:
         if len(self._scratch) < count:

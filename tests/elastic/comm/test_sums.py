@@ -135,6 +135,16 @@ def test_members_that_are_out_of_step_find_out(lengths: tuple[int, int]) -> None
         assert any("out of step" in reason for reason in at_once(call, members))
 
 
+def test_vectors_of_one_length_but_two_dtypes_are_out_of_step() -> None:
+    def call(member: Communicator) -> None:
+        vector: NDArray[Any] = np.zeros(100, np.float64 if member.place.rank else np.int64)
+        with pytest.raises(WorldBroken):
+            member.allreduce(vector)
+
+    with world(2) as members:
+        at_once(call, members)
+
+
 def test_another_operation_than_the_others_is_found_out() -> None:
     def call(member: Communicator) -> str:
         with pytest.raises(WorldBroken) as broken:

@@ -41,7 +41,7 @@ def world(size: int, wire: WireDtype | None = None, step_deadline: float = SECON
     """A world, closed at the end."""
     with ExitStack() as cleanup:
         endpoints = [cleanup.enter_context(Endpoint(TOKEN, step_deadline=step_deadline)) for _ in range(size)]
-        yield [cleanup.enter_context(member) for member in connected(endpoints)]
+        yield [cleanup.enter_context(member) for member in connected(endpoints, wire=wire)]
 
 
 def descriptors() -> int:
