@@ -180,13 +180,12 @@ class EtcdClient:
 
     def unavailable(self, error: grpc.RpcError) -> StoreUnavailable:
         """The error for people."""
-        match error.code():
-            case grpc.StatusCode.DEADLINE_EXCEEDED:
-                return StoreUnavailable(f"{self.name} does not answer")
-            case grpc.StatusCode.UNAVAILABLE if "etcdserver" not in (error.details() or ""):
-                return StoreUnavailable(f"{self.name} cannot be reached")
-            case _:
-                return StoreUnavailable(f"{self.name}: {error.details()}")
+        code, details = error.code(), error.details() or ""
+        if code is grpc.StatusCode.DEADLINE_EXCEEDED or (
+            code is grpc.StatusCode.UNAVAILABLE and "etcdserver" not in details
+        ):
+            return StoreUnavailable(f"{self.name} does not answer")
+        return StoreUnavailable(f"{self.name}: {details}")
 
     def close(self) -> None:
         """End the calls that are on their way, and the connections."""

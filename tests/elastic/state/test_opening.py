@@ -79,7 +79,7 @@ def test_an_etcd_url_has_its_parts() -> None:
 def test_an_etcd_that_is_not_there_is_told_within_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sqlflow_elastic.elastic.state.etcd_client.CALL_SECONDS", 0.5)
     port = free_port()
-    with pytest.raises(StoreUnavailable, match=f"^etcd at 127.0.0.1:{port} cannot be reached$"):
+    with pytest.raises(StoreUnavailable, match=f"^etcd at 127.0.0.1:{port} does not answer$"):
         open_store(f"etcd://user:secret@127.0.0.1:{port}")
 
 
