@@ -48,10 +48,22 @@ class Variant(StrEnum):
 
 @dataclass(frozen=True)
 class Mark:
-    """So many samples were trained on at that time, by `time.monotonic`, since the process began to count."""
+    """How far a process has come: samples trained on and seconds of CPU time, at a time by `time.monotonic`."""
 
     at: float
-    samples: int
+    samples: float
+    cpu: float
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Samples and seconds of CPU time in a second, of all processes together.
+
+    With as many cores as processes that never wait, ``cores`` tells whether other work disturbed them.
+    """
+
+    samples: float
+    cores: float
 
 
 @dataclass(frozen=True)
@@ -84,8 +96,8 @@ def mirrored(case: str, batch_size: int, variant: Variant) -> list[Command]:
     ]
 
 
-def side_by_side(commands: Sequence[Command], seconds: float, deadline: float = 300.0) -> list[float]:
-    """Samples a second of each process, over so many seconds in which all of them trained. Then all are killed.
+def side_by_side(commands: Sequence[Command], seconds: float, deadline: float = 900.0) -> Speed:
+    """Their speed over so many seconds in which all of them trained. Then all are killed.
 
     Raises:
         RuntimeError: one ended before, or did not come so far within the deadline, in seconds; with what they printed.
@@ -101,7 +113,7 @@ def side_by_side(commands: Sequence[Command], seconds: float, deadline: float = 
             for command in commands
         ]
         try:
-            return _speeds([process.stdout for process in processes if process.stdout], seconds, deadline)
+            return _speed([process.stdout for process in processes if process.stdout], seconds, deadline)
         except RuntimeError as error:
             errors.seek(0)
             raise RuntimeError(f"{error}\n{errors.read().decode(errors='replace')}") from None
@@ -112,7 +124,7 @@ def side_by_side(commands: Sequence[Command], seconds: float, deadline: float = 
                 process.communicate()
 
 
-def _speeds(outputs: Sequence[IO[bytes]], seconds: float, deadline: float) -> list[float]:
+def _speed(outputs: Sequence[IO[bytes]], seconds: float, deadline: float) -> Speed:
     marks: list[list[Mark]] = [[] for _ in outputs]
     end = time.monotonic() + deadline
     with selectors.DefaultSelector() as selector:
@@ -129,20 +141,23 @@ def _speeds(outputs: Sequence[IO[bytes]], seconds: float, deadline: float) -> li
                     raise RuntimeError("a process ended before it was measured")
                 marks[key.data].append(Mark(**json.loads(line)))
     begin, last = max(m[0].at for m in marks), min(m[-1].at for m in marks)
-    return [(_samples(m, last) - _samples(m, begin)) / (last - begin) for m in marks]
+    pairs = [(_mark_at(m, begin), _mark_at(m, last)) for m in marks]
+    samples = sum(end.samples - start.samples for start, end in pairs)
+    cpu = sum(end.cpu - start.cpu for start, end in pairs)
+    return Speed(samples / (last - begin), cpu / (last - begin))
 
 
-def _samples(marks: Sequence[Mark], at: float) -> float:
+def _mark_at(marks: Sequence[Mark], at: float) -> Mark:
     """Between two marks, as if samples came evenly."""
     later = next(index for index, mark in enumerate(marks) if mark.at >= at)
     after, before = marks[later], marks[max(0, later - 1)]
-    if after.at == before.at:
-        return after.samples
-    return before.samples + (after.samples - before.samples) * (at - before.at) / (after.at - before.at)
+    part = (at - before.at) / (after.at - before.at) if after.at > before.at else 0.0
+    samples = before.samples + part * (after.samples - before.samples)
+    return Mark(at, samples, before.cpu + part * (after.cpu - before.cpu))
 
 
 def _report(samples: int) -> None:
-    print(json.dumps(dataclasses.asdict(Mark(time.monotonic(), samples))), flush=True)
+    print(json.dumps(dataclasses.asdict(Mark(time.monotonic(), samples, time.process_time()))), flush=True)
 
 
 def run_trainer(case: Case) -> None:
@@ -195,31 +210,31 @@ def run_mirrored(case: Case, variant: Variant) -> None:
     labels = tf.constant(case.labels)
     whole_batch = case.batch_size * strategy.num_replicas_in_sync
 
-    def gradients(batch: dict[str, Any], targets: Any) -> list[Any]:
+    def gradients(batch: dict[str, Any], targets: Any) -> tuple[Any, list[Any]]:
         with tf.GradientTape() as tape:
             loss = tf.reduce_sum(loss_of(targets, model(batch, training=True))) / whole_batch
-        return tape.gradient(loss, model.trainable_variables)  # type: ignore[no-any-return]
+        return loss, tape.gradient(loss, model.trainable_variables)
 
     if variant is Variant.XLA:
         gradients = tf.function(gradients, jit_compile=True)
 
-    def step() -> None:
+    def step() -> Any:
         rows = tf.random.uniform((case.batch_size,), 0, len(case.labels), tf.int32)
         batch = {name: tf.gather(array, rows) for name, array in features.items()}
-        # The optimizer sums the gradients of all workers.
-        optimizer.apply(gradients(batch, tf.gather(labels, rows)), model.trainable_variables)
+        loss, of_variables = gradients(batch, tf.gather(labels, rows))
+        optimizer.apply(of_variables, model.trainable_variables)  # sums the gradients of all workers
+        return loss
 
     steps = 16 if variant is Variant.STEPS else 1
 
     @tf.function  # type: ignore[untyped-decorator]
-    def execute() -> None:
-        for _ in range(steps):
-            strategy.run(step)
+    def execute() -> Any:
+        return sum(strategy.run(step) for _ in range(steps))
 
     done = -_WARM_UP_STEPS * case.batch_size
     reported = 0.0
     while True:
-        execute()
+        float(execute())
         done += steps * case.batch_size
         if done >= 0 and time.monotonic() - reported >= _REPORT_SECONDS:
             _report(done)
