@@ -52,7 +52,7 @@ class Validation:
 
     def warm_up(self) -> None:
         """Trace what `run` needs."""
-        self._measure(0, 1)
+        self._measure(0, min(1, self._rows))
 
     def run(self, world: Exchange | None, shares: tuple[float, ...]) -> dict[str, float]:
         """``loss``: the mean weighted loss per sample, without regularization; then the metrics by their names.

@@ -105,12 +105,12 @@ def weights(model: Any) -> list[NDArray[Any]]:
 
 
 def perceptron(*, optimizer: str = "adam", seed: int = 7) -> tuple[Any, Optimizers]:
-    """Numbers, ids among them, to two logits; nothing but dense layers."""
+    """Numbers, ids among them, to two logits; nothing but dense layers, which also have a loss of their own."""
     keras.utils.set_random_seed(seed)
     ids = keras.Input((2,), dtype="int32", name="ids")
     numbers = keras.Input((4,), name="numbers")
     x = keras.layers.Concatenate()([keras.ops.cast(ids, keras.config.floatx()) / 50, numbers])
-    x = keras.layers.Dense(16, activation="relu")(x)
+    x = keras.layers.Dense(16, activation="relu", activity_regularizer=keras.regularizers.L2(0.05))(x)
     model = keras.Model({"ids": ids, "numbers": numbers}, keras.layers.Dense(2)(x))
     return model, [(keras.optimizers.get(optimizer), model.trainable_variables)]
 

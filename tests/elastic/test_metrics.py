@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
 
@@ -122,6 +123,43 @@ def test_auc_of_more_scores_than_it_keeps_is_close() -> None:
         state.update(labels[start : start + 1_000], scores[start : start + 1_000])
     assert len(state._scores) <= 5_000
     assert state.result() == pytest.approx(sk.roc_auc_score(labels, scores), abs=1e-3)
+
+
+@pytest.mark.parametrize("task", list(Task))
+def test_what_a_measurement_knows_survives_the_way_to_another_process(task: Task) -> None:
+    rng = np.random.default_rng(0)
+    outputs = rng.normal(size=(90, 3) if task is Task.MULTICLASS else 90).astype(np.float32)
+    labels = rng.normal(size=90) if task is Task.REGRESSION else rng.integers(0, 3 if outputs.ndim > 1 else 2, 90)
+    names = names_for(task)
+    merged = None
+    for rows in (slice(0, 40), slice(40, 41), slice(41, 90)):
+        part = Measurement(names, task)
+        part.update(labels[rows], outputs[rows])
+        file = io.BytesIO()
+        np.savez(file, allow_pickle=False, **part.arrays())
+        with np.load(io.BytesIO(file.getvalue()), allow_pickle=False) as arrays:
+            received = Measurement.of(names, dict(arrays))
+        assert received.results() == pytest.approx(part.results(), nan_ok=True)
+        if merged is None:
+            merged = received
+        else:
+            merged.merge(received)
+    assert merged is not None
+    assert merged.results() == pytest.approx(evaluate(names, task, labels, outputs), nan_ok=True)
+
+
+def test_arrays_of_another_measurement_are_refused() -> None:
+    part = Measurement(["accuracy", "auc"], Task.BINARY)
+    part.update(np.array([0, 1]), np.array([-1.0, 1.0]))
+    arrays = part.arrays()
+    for wrong in (
+        {**arrays, "accuracy/0": np.zeros((3, 3), np.int64)},
+        {**arrays, "auc/1": np.zeros((1, 2), np.int64)},
+        {**arrays, "task": np.array("regression")},
+        {name: array for name, array in arrays.items() if name != "accuracy/0"},
+    ):
+        with pytest.raises(ValueError, match=r"counts|no metric|unpack"):
+            Measurement.of(["accuracy", "auc"], wrong)
 
 
 @pytest.mark.parametrize(
