@@ -341,6 +341,7 @@ def test_the_descriptors_of_a_pending_process_that_is_ended_are_closed(runner: R
     os.close(theirs)
     process.kill()
     with os.fdopen(ours, "rb") as channel:
+        assert select.select([channel], [], [], SECONDS)[0] == [channel]
         assert channel.read() == b""
 
 
