@@ -44,7 +44,7 @@ def details(record: JobRecord, now: float) -> list[Detail]:
     return [
         *_request(record),
         *_state(record, now),
-        *_progress(record.progress),
+        *_progress(record.progress, record.stage.ended),
         *(("process", process.name, process_text(process)) for process in record.processes),
         *_changes(record.folder),
         *_logs(record.folder),
@@ -131,7 +131,7 @@ def _state(record: JobRecord, now: float) -> Iterator[Detail]:
         yield "state", "world", f"version {record.version}: {', '.join(record.members)}"
 
 
-def _progress(progress: JobProgress) -> Iterator[Detail]:
+def _progress(progress: JobProgress, ended: bool) -> Iterator[Detail]:
     if text := progress_text(progress):
         yield "progress", progress.phase or "training", text
     if progress.epoch is not None:
@@ -141,7 +141,7 @@ def _progress(progress: JobProgress) -> Iterator[Detail]:
         yield "progress", "loss", f"{progress.loss:.4g}"
     if progress.samples_per_second is not None:
         yield "progress", "samples_per_second", f"{progress.samples_per_second:,.0f}"
-    if progress.eta is not None:
+    if progress.eta is not None and not ended:
         yield "progress", "seconds left", f"{progress.eta:.0f}"
 
 

@@ -15,7 +15,8 @@ from sklearn.datasets import load_iris
 import sqlflow_elastic
 from sqlflow_elastic import Session
 from sqlflow_elastic.errors import CompileError, DataError, JobCancelled
-from sqlflow_elastic.events import Event, Failed, Message, Progress, Result
+from sqlflow_elastic.events import Event, Failed, Progress, Result, WorldChanged
+from sqlflow_elastic.jobs.records import list_jobs
 
 TRAIN = """SELECT * EXCLUDE (part) FROM iris WHERE part <> 0
 TO TRAIN DNNClassifier WITH model.hidden_units = [16, 8], train.epoch = {epochs}, train.seed = 1
@@ -46,13 +47,23 @@ def model(session: Session) -> str:
 
 def left_behind(session: Session) -> set[str]:
     """What is in the folders of jobs besides what stays for people to read."""
-    kept = {"events.jsonl", "lock", "logs", "program.py", "state.db", "tensorboard", "timeline.json"}
-    return {path.name for path in session._context.jobs_folder.glob("j-*/*")} - kept
+    kept = {"events.jsonl", "lock", "logs", "program.py", "tensorboard", "timeline.json"}
+    names = {path.name for path in session._context.jobs_folder.glob("j-*/*")} - kept
+    return {name for name in names if not name.startswith("state.db")}
 
 
 def job_processes() -> list[psutil.Process]:
     """The children of our fork servers."""
     return [process for server in psutil.Process().children() for process in server.children()]
+
+
+def worker(session: Session) -> int:
+    """The process of the only worker that runs for the newest job."""
+    _, record = list_jobs(session._context.jobs_folder, None)[0]
+    assert record is not None
+    (process,) = (process for process in record.processes if process.phase == "running")
+    assert process.pid is not None
+    return process.pid
 
 
 def last_of(session: Session, program: str) -> Event:
@@ -150,7 +161,7 @@ def test_closing_ends_the_job(session: Session) -> None:
     for event in events:
         if isinstance(event, Progress) and event.phase == "training":
             break
-    assert len(job_processes()) == 1
+    assert len(job_processes()) == 2  # master and worker
     events.close()
     assert job_processes() == []
     assert left_behind(session) == set()
@@ -169,21 +180,21 @@ def test_cancel_ends_the_job(session: Session) -> None:
     assert "never" not in session.models()
 
 
-def test_a_killed_job_resumes_and_ends_as_if_undisturbed(session: Session) -> None:
+def test_a_job_whose_worker_is_killed_ends_as_if_undisturbed(session: Session) -> None:
     statement = (
-        "SELECT * EXCLUDE (part) FROM iris TO TRAIN DNNClassifier WITH model.hidden_units = [16], train.epoch = 200, "
+        "SELECT * EXCLUDE (part) FROM iris TO TRAIN DNNClassifier WITH model.hidden_units = [16], train.epoch = 1000, "
     )
     statement += "train.save_checkpoints_steps = 100 LABEL species INTO {name}"
     session.sql(statement.format(name="undisturbed"))
-    killed, warnings = False, []
+    killed, worlds = False, []
     for event in session.execute(statement.format(name="disturbed")):
         if isinstance(event, Progress) and event.phase == "training" and not killed:
             killed = True
-            os.kill(job_processes()[0].pid, signal.SIGKILL)
-        if isinstance(event, Message) and event.level == "warning":
-            warnings.append(event.text)
-    assert len(warnings) == 1
-    assert "SIGKILL" in warnings[0]
+            os.kill(worker(session), signal.SIGKILL)
+        if isinstance(event, WorldChanged):
+            worlds.append(event.members)
+    assert len(worlds) == 2
+    assert worlds[0] != worlds[1]
     for name in ("undisturbed", "disturbed"):
         session.sql(f"SELECT * EXCLUDE (part) FROM iris TO EVALUATE {name} LABEL species INTO {name}_scores")
     first, second = (session.sql(f"SELECT * FROM {name}_scores").to_pydict() for name in ("undisturbed", "disturbed"))

@@ -30,8 +30,8 @@ def files_of_at_most(size: int) -> Iterator[None]:
 @pytest.mark.parametrize("where", ["session", "job"])
 def test_it_is_told_in_a_line_and_nothing_is_left(tmp_path: Path, where: str) -> None:
     with sqlflow_elastic.connect("duckdb://", work_dir=tmp_path) as session:
-        session.sql("CREATE TABLE wide AS SELECT random() a, random() b, i % 2 y FROM range(20_000) t (i)")
-        with files_of_at_most(50_000):
+        session.sql("CREATE TABLE wide AS SELECT random() a, random() b, i % 2 y FROM range(1_000_000) t (i)")
+        with files_of_at_most(6_000_000):  # which the job's state does not need
             session.warm_up()  # the job gets the limit of the one that starts it
             if where == "session":
                 with pytest.raises(StorageError) as caught:
