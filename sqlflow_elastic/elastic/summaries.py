@@ -26,7 +26,7 @@ _PROGRESS_PART = 1 / 1000
 
 
 class Summaries:
-    """The event file of one master. Nothing here raises, and nothing is synced to disk.
+    """The event file of one master, for one thread. Nothing here raises, and nothing is synced to disk.
 
     Args:
         folder: made if it is not there. Files that are there are read, for their last step: about a second for 16 MB.

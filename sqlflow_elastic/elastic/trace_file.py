@@ -5,7 +5,8 @@ allows the closing bracket to be missing, so the file can be read at any time, a
 a killed one stopped. Only whole lines are written; what is torn all the same (the machine went down) is cut off by the
 next one that opens the file.
 
-Times are unix times in seconds. Nothing here raises, and nothing is synced to disk: a trace is never worth a job.
+Times are unix times in seconds. Any thread may call. Nothing here raises, and nothing is synced to disk: a trace is
+never worth a job.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import errno
 import json
 import math
 import os
+import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -56,6 +58,8 @@ class TraceFile:
         self._numbers: dict[tuple[str, str], int] = {}  # (process, track) → tid; (process, "") → pid
         self._doing: dict[tuple[str, str], tuple[str, float]] = {}
         self._counted: dict[str, float] = {}
+        self._levels: dict[str, float] = {}
+        self._lock = threading.RLock()
         self._lines: list[bytes] = []
         self._buffered = 0
         self._opened = self._flushed = time.monotonic()
@@ -80,71 +84,81 @@ class TraceFile:
     ) -> None:
         """Something that took ``seconds`` from ``begin`` on."""
         times = {"ts": _microseconds(begin), "dur": max(0, _microseconds(seconds))}
-        self._write({"ph": "X", **self._place(process, track), **times, **_named(name, args)}, lasting)
+        with self._lock:
+            self._write({"ph": "X", **self._place(process, track), **times, **_named(name, args)}, lasting)
 
     def instant(self, process: str, name: str, at: float, /, **args: Argument) -> None:
         """Something that happened at a moment."""
-        event = {"ph": "i", "s": "p", **self._place(process, "events"), "ts": _microseconds(at), **_named(name, args)}
-        self._write(event, lasting=False)
+        what = {"ts": _microseconds(at), **_named(name, args)}
+        with self._lock:
+            self._write({"ph": "i", "s": "p", **self._place(process, "events"), **what}, lasting=False)
 
     def enter(self, process: str, track: str, name: str, at: float, /, **args: Argument) -> None:
         """From now on a track does this, which is visible at once; what it did before ends. No news if it does so."""
-        doing = self._doing.get((process, track))
-        if doing is not None and doing[0] == _short(name):
-            return
-        self.leave(process, track, at)
-        self._doing[process, track] = (_short(name), at)
-        event = {"ph": "B", **self._place(process, track), "ts": _microseconds(at), **_named(name, args)}
-        self._write(event, lasting=True)
+        with self._lock:
+            doing = self._doing.get((process, track))
+            if doing is not None and doing[0] == _short(name):
+                return
+            self.leave(process, track, at)
+            self._doing[process, track] = (_short(name), at)
+            event = {"ph": "B", **self._place(process, track), "ts": _microseconds(at), **_named(name, args)}
+            self._write(event, lasting=True)
 
     def leave(self, process: str, track: str, at: float, /, **args: Argument) -> None:
         """What a track does, by `enter`, ends; also if the master before began it. No news if it does nothing."""
-        doing = self._doing.pop((process, track), None)
-        if doing is not None:
-            event = {"ph": "E", **self._place(process, track), "ts": _microseconds(max(at, doing[1]))}
-            self._write({**event, "args": _finite(args)}, lasting=True)
+        with self._lock:
+            doing = self._doing.pop((process, track), None)
+            if doing is not None:
+                event = {"ph": "E", **self._place(process, track), "ts": _microseconds(max(at, doing[1]))}
+                self._write({**event, "args": _finite(args)}, lasting=True)
 
     def leave_all(self, process: str, at: float) -> None:
         """Nothing goes on in a process any more."""
-        for owner, track in list(self._doing):
-            if owner == process:
-                self.leave(process, track, at)
+        with self._lock:
+            for owner, track in list(self._doing):
+                if owner == process:
+                    self.leave(process, track, at)
 
     def counter(self, name: str, at: float, value: float) -> None:
         """A figure of the whole. Points closer to the last one than can be seen are left out."""
         now = time.monotonic()
         apart = max(_COUNTER_SECONDS, (now - self._opened) * _COUNTER_PART)
-        if now - self._counted.get(name, -math.inf) >= apart:
-            self._counted[name] = now
-            self.level(name, at, value)
+        with self._lock:
+            if now - self._counted.get(name, -math.inf) >= apart:
+                self._counted[name] = now
+                self.level(name, at, value)
 
     def level(self, name: str, at: float, value: float) -> None:
-        """A figure of the whole that holds until it changes; every point is kept."""
-        if math.isfinite(value):
-            place = {"pid": self._place(_WHOLE, "")["pid"], "ts": _microseconds(at)}
-            self._write({"ph": "C", **place, "name": _short(name), "args": {"value": value}}, lasting=True)
+        """A figure of the whole that holds until it changes. No news if it is what it was."""
+        with self._lock:
+            if math.isfinite(value) and self._levels.get(name) != value:
+                self._levels[name] = value
+                place = {"pid": self._place(_WHOLE, "")["pid"], "ts": _microseconds(at)}
+                self._write({"ph": "C", **place, "name": _short(name), "args": {"value": value}}, lasting=True)
 
     def flush(self) -> None:
         """Hand what is buffered to the operating system, which happens by itself once a second while events come."""
-        self._flushed = time.monotonic()
-        lines, self._lines, self._buffered = self._lines, [], 0
-        if not lines or self._descriptor < 0:
-            return
-        try:
-            self._append(b"".join(lines))
-        except OSError as error:
-            self._tell(error)
-            # Without their names later events would say nothing.
-            self._lines = [line for line in lines if line.startswith(_NAMES)]
-            self._buffered = sum(map(len, self._lines))
+        with self._lock:
+            self._flushed = time.monotonic()
+            lines, self._lines, self._buffered = self._lines, [], 0
+            if not lines or self._descriptor < 0:
+                return
+            try:
+                self._append(b"".join(lines))
+            except OSError as error:
+                self._tell(error)
+                # Without their names later events would say nothing.
+                self._lines = [line for line in lines if line.startswith(_NAMES)]
+                self._buffered = sum(map(len, self._lines))
 
     def close(self) -> None:
         """Write the rest. What is going on stays open in the file, for the next master."""
-        self.flush()
-        self._lines = []
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+        with self._lock:
+            self.flush()
+            self._lines = []
+            if self._descriptor >= 0:
+                os.close(self._descriptor)
+                self._descriptor = -1
 
     def _append(self, data: bytes) -> None:
         """Write all of it or nothing. Raises: OSError."""

@@ -108,6 +108,37 @@ def test_no_two_processes_or_tracks_have_one_number(path: Path) -> None:
     assert len(names) == len(set(names)) == 20 * 4
 
 
+def test_threads_write_one_file(path: Path) -> None:
+    trace = TraceFile(path, fail)
+    start = threading.Barrier(4)
+
+    def write(thread: int) -> None:
+        start.wait(10)
+        for number in range(500):
+            trace.span(f"worker-{number % 100}", f"thread-{thread}", "a", float(number), 0.5)
+            trace.enter("master", f"thread-{thread}", f"{number % 2}", float(number))
+            trace.flush()
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    trace.close()
+    events = events_of(path)
+    numbers = [event["tid"] for event in events if event["ph"] == "M"]
+    assert len(numbers) == len(set(numbers)) == 100 * 5 + 5
+    assert len(spans_of(events)) == 4 * (500 + 500)
+
+
+def test_a_level_is_written_when_it_changes(path: Path) -> None:
+    trace = TraceFile(path, fail)
+    for value in (1, 1, 2, 2, 1):
+        trace.level("slots", 1.0, value)
+    trace.close()
+    assert [event["args"]["value"] for event in events_of(path) if event["ph"] == "C"] == [1, 2, 1]
+
+
 def test_what_goes_on_is_visible_before_it_ends(path: Path) -> None:
     trace = TraceFile(path, fail)
     trace.enter("worker-0", "world", "world 1", 10.0)
