@@ -91,7 +91,10 @@ class Job:
         with JobState(self._state_url) as state:
             state.begin(self._request)
             try:
-                yield from self._run_to_the_end()
+                try:
+                    yield from self._run_to_the_end()
+                finally:
+                    self._cluster.forget(self.id)
             except (GeneratorExit, KeyboardInterrupt):
                 state.ended(Stage.CANCELLED, "its statement was stopped")
                 raise
@@ -133,7 +136,6 @@ class Job:
                 process = self._start(writing)
             finally:
                 os.close(writing)
-            exit_code = None
             try:
                 for line in self._lines(channel.fileno(), process):
                     event = from_json(line.decode())
@@ -142,14 +144,9 @@ class Job:
                     else:
                         yield event
                 exit_code = process.wait(_END_SECONDS)
-                if exit_code is None:
-                    exit_code = process.terminate()
-                return exit_code
+                return process.terminate() if exit_code is None else exit_code
             finally:
-                if exit_code is None:
-                    process.terminate()
-                if exit_code is None or exit_code >= 0:
-                    self._cluster.forget(self.id)
+                process.terminate()
 
     def _start(self, writing: int) -> Process:
         alone = self._request.kind is JobKind.PROGRAM

@@ -6,6 +6,7 @@ what the master needs to be followed by another one.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from collections.abc import Mapping
@@ -14,7 +15,7 @@ from typing import Any, Self
 from urllib.parse import urlsplit, urlunsplit
 
 from sqlflow_elastic.elastic.folder import JobFolder
-from sqlflow_elastic.elastic.state import StateStore, open_store
+from sqlflow_elastic.elastic.state import StateStore, StoreUnavailable, open_store
 from sqlflow_elastic.elastic.state.base import NOTHING_EXPECTED
 from sqlflow_elastic.jobs.records import Stage
 from sqlflow_elastic.jobs.request import JobRequest
@@ -54,10 +55,11 @@ class JobState:
         self.set(Stage.RUNNING, "")
 
     def ended(self, stage: Stage, message: str) -> None:
-        """The job is over; what was said of that before stays."""
-        status = self.read("status")
-        if status is None or not Stage(status["state"]).ended:
-            self.set(stage, message)
+        """The job is over; what was said of that before stays. A store that is away is not waited for."""
+        with contextlib.suppress(StoreUnavailable):
+            status = self.read("status")
+            if status is None or not Stage(status["state"]).ended:
+                self.set(stage, message)
 
     def set(self, stage: Stage, message: str) -> None:
         """Say where the job is in its life."""
