@@ -24,7 +24,7 @@ Detail = tuple[str, str, str]
 
 def listed(record: JobRecord, now: float) -> dict[str, Any]:
     """A row of SHOW JOBS; ``now`` in Unix seconds."""
-    request = record.request
+    request, speed = record.request, record.progress.samples_per_second
     return {
         "id": record.id,
         "kind": request.kind.value,
@@ -32,7 +32,7 @@ def listed(record: JobRecord, now: float) -> dict[str, Any]:
         "state": record.stage.value,
         "workers": workers_text(record),
         "progress": progress_text(record.progress),
-        "samples_per_second": record.progress.samples_per_second,
+        "samples_per_second": None if speed is None else round(speed, 1),
         "priority": request.priority,
         "started": _time(record.started),
         "seconds": _seconds(record, now),
