@@ -268,7 +268,7 @@ class MasterMachine:
                 self._worlds.broken(worker, message, now)
             case messages.Leaving():
                 self._desk.leaves(worker, now)
-                self._worlds.leaving(worker)
+                self._worlds.leaving(worker, now)
             case messages.Left():
                 worker.left = True
                 self._desk.leaves(worker, now)
@@ -320,14 +320,14 @@ class MasterMachine:
         if self._ending.begun:
             self._desk.send(worker, messages.End())
             return
-        if hello.leaving:
-            self._desk.leaves(worker, now)
-            self._worlds.leaving(worker)
         self._dealing.greeted(worker, hello)
         if worker.release is not None:
             self._desk.send(worker, worker.release)
-        else:
-            self._worlds.greeted(worker, hello, now)
+            return
+        if hello.leaving:
+            self._desk.leaves(worker, now)
+            self._worlds.leaving(worker, now)
+        self._worlds.greeted(worker, hello, now)
 
     def _disconnected(self, name: str, now: float) -> None:
         worker = self._desk.workers.get(name)

@@ -128,11 +128,13 @@ class Worlds:
         elif worker.name in self.stored:
             self._intact = False
 
-    def leaving(self, worker: Worker) -> None:
+    def leaving(self, worker: Worker, now: float) -> None:
         """A worker was asked to leave, from outside."""
         self._ready.pop(worker.name, None)
         if self.attempt is not None and worker.name in self.attempt.ranks:
             self.attempt.leaver = True
+        elif worker.standing is not Standing.FINISHED:
+            self._desk.release(worker, Release("asked to leave"), now)
 
     def disconnected(self, worker: Worker, now: float) -> None:
         """A stream is lost: at once believed dead if a neighbour thinks so too."""
@@ -331,7 +333,7 @@ class Worlds:
     def _run(self, attempt: Attempt, now: float) -> None:
         """All are prepared: let them run, unless another training could run beside it."""
         step = max(attempt.prepared.values())
-        if step == NO_STATE and not self._fenced(attempt, now):
+        if step == NO_STATE and not self._fenced(attempt):
             return
         root = next(rank for rank, name in enumerate(attempt.members) if attempt.prepared[name] == step)
         behind = (
@@ -347,17 +349,12 @@ class Worlds:
         for name in attempt.members:
             self._desk.send(self._desk.workers[name], attempt.commit)
 
-    def _fenced(self, attempt: Attempt, now: float) -> bool:
-        """Whether nobody who could still train by the last world lives, beside the members of this one."""
-        outside = [
-            worker
-            for name in self.stored
-            if name not in attempt.ranks and (worker := self._desk.workers.get(name)) is not None
-        ]
-        for worker in sorted(outside, key=lambda worker: worker.name):
-            if not worker.leaving:
-                self._desk.give_up(worker, f"{worker.name} is out of touch", now)
-        return not outside
+    def _fenced(self, attempt: Attempt) -> bool:
+        """Whether nobody who could still train in the last world lives, but for members of this one.
+
+        Whoever is in no next world has been killed, or leaves and has a deadline for it.
+        """
+        return not any(name in self._desk.workers for name in self.stored - attempt.ranks.keys())
 
     def _settled(self, attempt: Attempt, step: int, now: float) -> None:
         """All members run: tell, and forget what led here."""

@@ -10,11 +10,13 @@ from tests.elastic.membership.simulated_worker import SimulatedWorker
 from tests.elastic.membership.simulation import MOST_EVENTS, MOST_SECONDS, Simulation
 
 #: How often each kind is drawn, against the others.
-KINDS = {
-    "kill": 8,
+HARD = {
+    "kill": 5,
+    "kill at work": 12,
     "terminate": 3,
     "preempt": 4,
     "stop": 4,
+    "stuck": 4,
     "cut": 5,
     "master": 8,
     "master in a command": 10,
@@ -25,7 +27,8 @@ KINDS = {
     "cancel": 0.5,
     "all killed": 0.5,
 }
-_NAMES, _WEIGHTS = list(KINDS), list(KINDS.values())
+#: What costs a job nothing: no worker is killed for it, and no step is lost.
+GENTLE = {"terminate": 4, "preempt": 4, "cut": 8, "master": 6, "master in a command": 8, "more slots": 1}
 
 
 def _kill(worker: SimulatedWorker) -> None:
@@ -49,6 +52,11 @@ def inject(simulation: Simulation, kind: str) -> None:
     elif kind == "all killed":
         for worker in alive:
             _kill(worker)
+    elif kind in ("kill at work", "stuck"):
+        at_work = [worker for worker in alive if worker.at_work]
+        if not at_work:
+            return
+        _inject_into(simulation, clock.random.choice(at_work), alive, kind)
     else:
         _inject_into(simulation, clock.random.choice(alive), alive, kind)
     clock.seen[kind] += 1
@@ -57,7 +65,7 @@ def inject(simulation: Simulation, kind: str) -> None:
 def _inject_into(simulation: Simulation, worker: SimulatedWorker, alive: list[SimulatedWorker], kind: str) -> None:
     clock = simulation.clock
     match kind:
-        case "kill":
+        case "kill" | "kill at work":
             _kill(worker)
         case "terminate":
             worker.terminate()
@@ -68,6 +76,8 @@ def _inject_into(simulation: Simulation, worker: SimulatedWorker, alive: list[Si
             worker.stopped = True
             if clock.random.random() < 0.5:
                 clock.at(clock.now + clock.random.random() * 20, worker.proceed)
+        case "stuck":
+            worker.stuck = True
         case "cut":
             if worker.stream is not None:
                 worker.stream.cut()
@@ -90,14 +100,19 @@ def run(seed: int) -> Counter[str]:
     simulation = Simulation(seed)
     clock = simulation.clock
     try:
-        number = clock.random.choice((0, 1, 1, 2, 2, 3, 4, 5))
-        length = clock.random.choice((60, 150, 400))
-        plan = sorted((clock.random.randrange(1, length) for _ in range(number)), reverse=True)
+        kinds = GENTLE if simulation.gentle else HARD
+        names, weights = list(kinds), list(kinds.values())
+        left = clock.random.choice((0, 1, 2, 3, 4, 6))
+        # From the start, or from the first step on; spread, or close together.
+        due = clock.random.randrange(1, 60) if clock.random.random() < 0.4 else MOST_EVENTS
         calm = 0.0
         while simulation.end is None:
-            if plan and clock.count >= plan[-1]:
-                plan.pop()
-                inject(simulation, clock.random.choices(_NAMES, _WEIGHTS)[0])
+            if due == MOST_EVENTS and clock.seen["steps"]:
+                due = clock.count + clock.random.randrange(60)
+            if left and clock.count >= due:
+                left -= 1
+                due = clock.count + clock.random.randrange(clock.random.choice((4, 20, 60)))
+                inject(simulation, clock.random.choices(names, weights)[0])
                 calm = clock.now
             if not clock.step():
                 raise Broken("nothing happens any more")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -44,14 +45,20 @@ class Rings:
     Attributes:
         checkpoint: the newest one.
         last: the step that ends training.
+        pace: what a step takes at most, in seconds.
         apart: pairs of workers that cannot reach one another.
+        furthest: the furthest step that anybody ever applied.
+        lost_steps: called when training begins before it.
     """
 
-    def __init__(self, clock: Clockwork, last: int) -> None:
+    def __init__(self, clock: Clockwork, last: int, pace: float) -> None:
         self.clock = clock
         self.last = last
+        self.pace = pace
         self.checkpoint = State(0)
         self.apart: set[frozenset[str]] = set()
+        self.furthest = 0
+        self.lost_steps: Callable[[], None] = bool
         self._rings: dict[int, Ring] = {}
 
     def of(self, prepare: Prepare) -> Ring:
@@ -146,6 +153,8 @@ class Ring:
         self._rings.only(self)
         if commit.step == NO_STATE:
             root.state = self._rings.checkpoint
+            if root.state.step < self._rings.furthest:
+                self._rings.lost_steps()
             self._clock.seen["from checkpoint" if root.state.step else "from nothing"] += 1
         elif commit.step != root.state.step:
             raise Broken(f"world {self.version} begins at {commit.step}, its root is at {root.state.step}")
@@ -159,6 +168,9 @@ class Ring:
         if worker.stopped:
             self._clock.soon(self._take_state, rank, state, most=1.0)
             return
+        if worker.stuck:
+            self._clock.at(self._clock.now + 30.0, self.breaks, worker)
+            return
         if rank in commit.receivers:
             self._clock.seen["state passed on"] += 1
             worker.state = state
@@ -168,13 +180,17 @@ class Ring:
         self._have_state.add(rank)
         if len(self._have_state) == self._size:
             self.stage = Stage.STEPS
-            self._clock.soon(self._step, most=0.4)
+            self._clock.soon(self._step, most=self._rings.pace)
 
     def flag(self) -> None:
         self._flag = True
 
     def _step(self) -> None:
         if self.stage is not Stage.STEPS:
+            return
+        stuck = next((member for member in self.members.values() if member.stuck), None)
+        if stuck is not None:
+            self._clock.at(self._clock.now + 30.0, self.breaks, stuck)
             return
         if any(member.stopped for member in self.members.values()):
             self._clock.soon(self._step, most=1.0)
@@ -195,13 +211,16 @@ class Ring:
             self.stage = Stage.OVER
             self._clock.seen["stopped together"] += 1
             for rank in range(self._size):
-                self._clock.soon(self.members[rank].answer, BoundaryReached(self.version, self.members[rank].state.step))
+                self._clock.soon(
+                    self.members[rank].answer, BoundaryReached(self.version, self.members[rank].state.step)
+                )
         else:
-            self._clock.soon(self._step, most=0.4)
+            self._clock.soon(self._step, most=self._rings.pace)
 
     def _apply(self, rank: int) -> None:
         worker = self.members[rank]
         worker.state = worker.state.after(self.version)
+        self._rings.furthest = max(self._rings.furthest, worker.state.step)
         if rank == 0 and worker.state.step % 4 == 0:
             self._rings.checkpoint = worker.state
 

@@ -33,7 +33,7 @@ from sqlflow_elastic.elastic.membership.worker import (
     WorkerMachine,
 )
 from tests.elastic.membership.clockwork import Broken
-from tests.elastic.membership.rings import Ring, State
+from tests.elastic.membership.rings import Ring, Stage, State
 
 if TYPE_CHECKING:
     from tests.elastic.membership.simulation import Simulation
@@ -80,6 +80,7 @@ class SimulatedWorker:
     Attributes:
         alive: it runs.
         stopped: by SIGSTOP: it does nothing, and nobody is told.
+        stuck: its main thread does nothing any more; the other one lives.
         state: its replica's.
         connecting: the version it connects to.
         asked: it was told or made to end, one way or the other.
@@ -92,6 +93,7 @@ class SimulatedWorker:
         self.name = name
         self.machine = WorkerMachine(name, f"{name}:1")
         self.alive = self.ended = self.stopped = self.asked = self.preempted = self.launched = False
+        self.stuck = False
         self.state = State()
         self.connecting: int | None = None
         self.stream: Stream | None = None
@@ -130,7 +132,12 @@ class SimulatedWorker:
             return
         self.asked = True
         self.handle(Terminated())
-        self._clock.at(self._clock.now + 30.0, self.end, -9)
+        self._clock.at(self._clock.now + 30.0, self._out_of_grace)
+
+    def _out_of_grace(self) -> None:
+        if self.alive:
+            self._simulation.only_if_hard(f"{self.name} did not leave")
+            self.end(-9)
 
     def cut_off(self, other: SimulatedWorker) -> None:
         """Its connection with another one breaks, if they have one."""
@@ -200,7 +207,7 @@ class SimulatedWorker:
 
     def answer(self, event: WorkerEvent) -> None:
         """The main thread says how an order ended."""
-        if self._later(self.answer, event):
+        if self._later(self.answer, event) or self.stuck:
             return
         if isinstance(event, BoundaryReached | RingBroke | TrainingDone):
             if not self._training or (not isinstance(event, TrainingDone) and event.version != self._ring_version):
@@ -209,6 +216,11 @@ class SimulatedWorker:
         self.handle(event)
         if isinstance(event, TrainingDone):
             self._clock.soon(self._next_stage)
+
+    @property
+    def at_work(self) -> bool:
+        """Whether it takes steps with others."""
+        return self._ring is not None and self._ring.stage is Stage.STEPS and len(self._ring.members) > 1
 
     @property
     def _ring_version(self) -> int:
@@ -263,6 +275,8 @@ class SimulatedWorker:
                 self._clock.soon(self.answer, RingBroke(ring.version, self.state.step, None, "aborted"))
 
     def _exit(self, checkpoint: bool) -> None:
+        if checkpoint and self.stuck:
+            return
         self.asked = self._exiting = True
         if checkpoint:
             if self._training or self.connecting is not None or self.state.step < 0:
@@ -274,7 +288,7 @@ class SimulatedWorker:
     # The program.
 
     def _next_stage(self) -> None:
-        if self._later(self._next_stage) or self._exiting:
+        if self._later(self._next_stage) or self._exiting or self.stuck:
             return
         stage = self._stages[0]
         if stage is None:
@@ -286,7 +300,7 @@ class SimulatedWorker:
             self.handle(WantsTask(*stage))
 
     def _task_done(self, queue: str, index: int) -> None:
-        if self._later(self._task_done, queue, index) or self._exiting:
+        if self._later(self._task_done, queue, index) or self._exiting or self.stuck:
             return
         self._simulation.done.add((queue, index))
         self.handle(DidTask(queue, index))

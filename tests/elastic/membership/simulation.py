@@ -25,7 +25,17 @@ from sqlflow_elastic.elastic.membership.master import (
     Tell,
     Tick,
 )
-from sqlflow_elastic.elastic.membership.messages import Commit, FromWorker, Hello, Prepare, Prepared, Progress, Release
+from sqlflow_elastic.elastic.membership.messages import (
+    Commit,
+    Finished,
+    FromWorker,
+    Hello,
+    Prepare,
+    Prepared,
+    Progress,
+    Release,
+    Standing,
+)
 from sqlflow_elastic.elastic.membership.spec import JobSpec, Scaling
 from tests.elastic.membership.clockwork import Broken, Clockwork
 from tests.elastic.membership.rings import Rings
@@ -53,6 +63,7 @@ class Simulation:
         term: counts masters.
         store: what is stored, as the next master sees it.
         crash_at: the next master's command, from now on, that is its last; None for none.
+        gentle: nothing is done to this job that should cost it anything.
         excused: outcomes that are no surprise, by what was done to the job.
     """
 
@@ -62,14 +73,19 @@ class Simulation:
         self.program = random.choice((PROGRAMS[0], PROGRAMS[0], PROGRAMS[1], PROGRAMS[2], PROGRAMS[3]))
         self.spec = JobSpec(
             "job",
-            workers=random.choice((1, 2, 2, 3, 3, 4, 5)),
+            workers=random.choice((1, 2, 2, 3, 3, 3, 4, 5)),
             batch_size=random.choice((2, 64, 64)) if None in self.program else None,
-            scaling=random.choice((Scaling.ALL, Scaling.ALL, Scaling.FASTEST)),
+            scaling=random.choice((Scaling.ALL, Scaling.ALL, Scaling.ALL, Scaling.FASTEST)),
             heartbeat=2.0,
+            step=60.0,
         )
-        self.slots = random.choice((self.spec.workers, self.spec.workers, self.spec.workers + 2, 1, 2))
+        self.slots = random.choice(
+            (self.spec.workers, self.spec.workers, self.spec.workers, self.spec.workers + 2, 1, 2)
+        )
         self.speed_per_worker = random.choice((0.3, 1.0))
-        self.rings = Rings(clock, last=random.choice((3, 8, 20, 40)))
+        self.gentle = random.random() < 0.4
+        self.rings = Rings(clock, last=random.choice((3, 10, 30, 60)), pace=random.choice((0.2, 0.4, 0.4, 3.0)))
+        self.rings.lost_steps = lambda: self.only_if_hard("steps are lost")
         self.workers: dict[str, SimulatedWorker] = {}
         self.exit_code: dict[str, int] = {}
         self.failures: dict[str, str] = {}
@@ -83,6 +99,8 @@ class Simulation:
         self._streams: dict[str, Stream] = {}
         self._prepared: dict[int, set[str]] = {}
         self._excluded: set[str] = set()
+        #: Who has trained to the end, as the present master knows.
+        self._finished: set[str] = set()
         self._wake = float("inf")
         clock.soon(self.tell, Tick(), self.term)
 
@@ -118,9 +136,11 @@ class Simulation:
         self.master = None
         self.term += 1
         self._wake = float("inf")
-        for stream in self._streams.values():
-            stream.cut()
+        for worker in self.workers.values():
+            if worker.stream is not None:
+                worker.stream.cut()
         self._streams = {}
+        self._finished = set()
         self.clock.soon(self._succeed, most=4.0)
 
     def _succeed(self) -> None:
@@ -136,10 +156,11 @@ class Simulation:
         if self.master is None or stream.term != self.term:
             return
         self._streams[name] = stream
-        if isinstance(message, Prepared):
+        standing = message.standing if isinstance(message, Hello) else None
+        if isinstance(message, Prepared) or (isinstance(message, Hello) and standing is Standing.PREPARED):
             self._prepared.setdefault(message.version, set()).add(name)
-        elif isinstance(message, Hello) and message.standing.value == "prepared":
-            self._prepared.setdefault(message.version, set()).add(name)
+        if isinstance(message, Finished) or standing is Standing.FINISHED:
+            self._finished.add(name)
         self.clock.seen[type(message).__name__] += 1
         self.tell(Received(name, message), self.term)
 
@@ -173,6 +194,8 @@ class Simulation:
                 worker = self.workers[name]
                 worker.asked = True
                 self.clock.seen["killed by the master" if kill else "ended by the master"] += 1
+                if kill and not worker.ended and "status" not in self.store:
+                    self.only_if_hard(f"{name} is killed for nothing")
                 if kill:
                     self.clock.soon(worker.end, -9, most=0.3)
                 else:
@@ -198,8 +221,14 @@ class Simulation:
     def _check(self, name: str, message: object) -> None:
         if isinstance(message, Release):
             self._excluded.add(name)
-        elif isinstance(message, Prepare) and message.version != self.store.get("version"):
-            raise Broken(f"version {message.version} is used before it is stored")
+        elif isinstance(message, Prepare):
+            if message.version != self.store.get("version"):
+                raise Broken(f"version {message.version} is used before it is stored")
+            if any(
+                self.workers[other].alive and not self.workers[other].asked
+                for other in self._finished & self._streams.keys()
+            ):
+                raise Broken("the world changes though somebody has trained to the end")
         elif isinstance(message, Commit):
             world = self.store.get("world", {})
             if world.get("version") != message.version:
@@ -245,6 +274,11 @@ class Simulation:
             return ProcessChanged(worker.name, Phase.ENDED, code, worker.preempted, self.failures.get(worker.name))
         return ProcessChanged(worker.name, Phase.RUNNING if worker.alive else Phase.PENDING)
 
+    def only_if_hard(self, what: str) -> None:
+        """This may happen to jobs whose processes are killed or hang, and to no others."""
+        if self.gentle:
+            raise Broken(what)
+
     # The end.
 
     def cancel(self) -> None:
@@ -263,6 +297,7 @@ class Simulation:
             raise Broken("the outcome is not stored")
         if end.outcome is Outcome.SUCCEEDED:
             for stage in self.program[:-1]:
-                if stage is not None and not all(f"tasks/{stage[0]}/{index}" in self.store for index in range(stage[1])):
+                if stage is not None and not all(
+                    f"tasks/{stage[0]}/{index}" in self.store for index in range(stage[1])
+                ):
                     raise Broken(f"the job has succeeded without all tasks of {stage[0]}")
-
