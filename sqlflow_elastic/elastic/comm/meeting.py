@@ -28,7 +28,7 @@ MAX_EARLY = 16
 STRANGER_SECONDS = 5.0
 #: After a connection was lost on the way.
 REDIAL_SECONDS = 0.05
-#: Of the kernel's buffers, each way.
+#: Of the kernel's buffers, where it grants them.
 SOCKET_BUFFER_BYTES = 4 << 20
 
 
@@ -159,7 +159,7 @@ class Meeting:
         self._call = _Call(connection)
         connection.setblocking(False)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BUFFER_BYTES)
+        _enlarge(connection, socket.SO_SNDBUF)
         error = connection.connect_ex(self._next_address)
         if error in (0, errno.EINPROGRESS):
             self._selector.register(connection, selectors.EVENT_WRITE)
@@ -270,12 +270,21 @@ class Meeting:
             member.connection.close()
         elif _say(member.connection, handshake.make_verdict(self._token, hello, Verdict.WELCOME)):
             # A stranger is left with the kernel's small default: it is not read, and could fill what it gets.
-            member.connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SOCKET_BUFFER_BYTES)
+            _enlarge(member.connection, socket.SO_RCVBUF)
             if self._previous is not None:  # who dials twice has lost its first connection
                 self._previous.close()
             self._previous = member.connection
         else:
             member.connection.close()
+
+
+def _enlarge(connection: socket.socket, option: int) -> None:
+    """Set a buffer's size if the kernel grants it all: a size that is cut is worse than what it finds by itself."""
+    with socket.socket(connection.family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, option, SOCKET_BUFFER_BYTES)
+        granted = probe.getsockopt(socket.SOL_SOCKET, option)
+    if granted >= SOCKET_BUFFER_BYTES:
+        connection.setsockopt(socket.SOL_SOCKET, option, SOCKET_BUFFER_BYTES)
 
 
 def _lives(connection: socket.socket) -> bool:

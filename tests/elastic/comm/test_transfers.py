@@ -106,6 +106,15 @@ def test_a_hundred_megabytes_come_as_they_went() -> None:
     assert all(np.array_equal(got.view(np.int64), sent) for got, sent in zip(results[2], payload, strict=True))
 
 
+def test_what_was_sent_arrives_though_the_sender_closes_at_once() -> None:
+    payload = noise(300_000)
+    with world(2) as (root, receiver):
+        assert root.broadcast([payload], 0, [1]) is None
+        root.close()
+        (array,) = receiver.broadcast(None, 0, [1]) or []
+        assert array.tobytes() == payload
+
+
 def test_the_root_among_the_receivers_counts_for_nothing() -> None:
     with world(2) as members:
         results = broadcast(members, [b"abc"], 0, [0, 1])
