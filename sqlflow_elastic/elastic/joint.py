@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 
 from sqlflow_elastic.elastic.batch import Batch, Gradients
 from sqlflow_elastic.elastic.dataset import ArrayDataset
+from sqlflow_elastic.elastic.direct_call import DirectCall
 from sqlflow_elastic.elastic.feed import Feed
 from sqlflow_elastic.elastic.optimizers import Updates
 from sqlflow_elastic.elastic.replica import Exchange
@@ -122,8 +123,7 @@ class JointStep:
         wide = "float64" in (keras.config.floatx(), *(variable.dtype for variable in self._variables))
         self._dtype = tf.float64 if wide else tf.float32
         self._layout = _Layout([], [], [], [])
-        self._differentiate: Any = None
-        self._apply: Any = None
+        self._traced: tuple[DirectCall, DirectCall] | None = None
 
     def warm_up(self) -> None:
         """Trace and instantiate the graphs, once. Changes no state; steps may be taken alone meanwhile.
@@ -131,10 +131,7 @@ class JointStep:
         Raises:
             JobError: a layer moves a variable that members cannot have in common.
         """
-        with self._warming:
-            if self._apply is None:
-                self._feed = Feed(self._dataset, self._batch_size)
-                self._trace()
+        self._graphs()
 
     def run(self, world: Exchange, rows: Rows, bounds: Sequence[int], flag: bool) -> StepDone:
         """Take one step.
@@ -148,7 +145,7 @@ class JointStep:
         Raises:
             comm.WorldBroken: no variable has changed.
         """
-        self.warm_up()
+        differentiate, apply = self._graphs()
         rank = world.place.rank
         began = time.perf_counter()
         start, stop = bounds[rank], bounds[rank + 1]
@@ -156,38 +153,43 @@ class JointStep:
         # An empty slice is one sample of the batch that weighs nothing.
         slice_rows, scale = (rows[start:stop], 1 / len(rows)) if own else (rows[:1], 0.0)
         control = _control(own / len(rows), flag, self._dtype)
-        sums, seeds, rows_of_tables = self._differentiate(*self._feed.rows(slice_rows, scale), control, _integer(rank))
+        sums, seeds, rows_of_tables = differentiate(*self._feed.rows(slice_rows, scale), control, _integer(rank))
         vector = _writable(sums)
         own_seconds = time.perf_counter() - began
         world.allreduce(vector, self._layout.exact)
         tables = self._table_rows.gathered(world, *rows_of_tables) if rows_of_tables else []
-        self._apply(sums, seeds, tables)
+        apply(sums, seeds, tables)
         return StepDone(float(vector[-2]), vector[-1] > 0, own, own_seconds)
 
-    def _trace(self) -> None:
-        floats = tf.TensorSpec((2,), self._dtype)
-        differentiate = tf.function(self._gradients_of, autograph=False).get_concrete_function(
-            *specs(self._dataset, None), floats, tf.TensorSpec((), tf.int64)
-        )
-        layout = self._layout
-        self._table_rows = TableRows([tuple(self._variables[i].shape) for i in layout.tables], self._dtype)
+    def _graphs(self) -> tuple[DirectCall, DirectCall]:
+        """What computes gradients and what applies their sums."""
+        with self._warming:
+            if self._traced is None:
+                self._traced = self._trace()
+            return self._traced
+
+    def _trace(self) -> tuple[DirectCall, DirectCall]:
+        self._feed = Feed(self._dataset, self._batch_size)
+        control, rank = tf.TensorSpec((2,), self._dtype), tf.TensorSpec((), tf.int64)
+        differentiate = DirectCall(self._gradients_of, (*specs(self._dataset, None), control, rank))
+        shapes = [tuple(self._variables[i].shape) for i in self._layout.tables]
+        self._table_rows = TableRows(shapes, self._dtype)
         one = self._feed.rows(np.zeros(1, np.int64), 0.0)
         sums, seeds, rows_of_tables = differentiate(*one, _control(0.0, False, self._dtype), _integer(0))
         tables = self._table_rows.split([rows_of_tables]) if rows_of_tables else []
-        self._apply = self._applier(sums, seeds, tables)
-        self._differentiate = differentiate
+        return differentiate, self._applier(sums, seeds, tables)
 
-    def _applier(self, sums: tf.Tensor, seeds: list[tf.Tensor], tables: list[tuple[Any, Any]]) -> Any:
+    def _applier(
+        self, sums: tf.Tensor, seeds: list[tf.Tensor], tables: list[tuple[tf.Tensor, tf.Tensor]]
+    ) -> DirectCall:
         """The function that applies sums like these."""
-        given = tf.nest.map_structure(lambda t: tf.TensorSpec((None,) * len(t.shape), t.dtype), (seeds, tables))
+        given = tf.nest.map_structure(lambda t: tf.TensorSpec((None, *t.shape[1:]), t.dtype), (seeds, tables))
+        variables = [variable.value for variable in (*self._model.variables, *self._updates.variables)]
         few = not tables and len(self._layout.dense) <= _XLA_VARIABLES
-        for xla in (True, None) if few else (None,):
-            apply = tf.function(self._apply_sums, autograph=False, jit_compile=xla).get_concrete_function(
-                tf.TensorSpec(sums.shape, sums.dtype), *given
-            )
-            variables = (*self._model.variables, *self._updates.variables)
+        for xla in (True, False) if few else (False,):
+            apply = DirectCall(self._apply_sums, (tf.TensorSpec(sums.shape, sums.dtype), *given), xla=xla)
             try:
-                with stand_ins(apply, [variable.value for variable in variables] + self._updates.scratch):
+                with stand_ins(apply.function, variables + self._updates.scratch):
                     apply(sums, seeds, tables)
             except (tf.errors.OpError, ValueError) as error:
                 # Not for XLA, or not for stand-ins: then it is instantiated at the first step.

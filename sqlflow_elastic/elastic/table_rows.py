@@ -39,7 +39,7 @@ class TableRows:
         values = [tf.cast(tf.reshape(gradient.values, [-1]), dtype) for gradient in gradients]
         return tf.concat([counts, *indices], 0), tf.concat(values, 0)
 
-    def gathered(self, world: Exchange, indices: tf.Tensor, values: tf.Tensor) -> list[tuple[Numbers, Numbers]]:
+    def gathered(self, world: Exchange, indices: tf.Tensor, values: tf.Tensor) -> list[tuple[tf.Tensor, tf.Tensor]]:
         """Each table's indices ``[n]`` and rows ``[n, …]`` of all members, in rank order.
 
         Args:
@@ -54,7 +54,7 @@ class TableRows:
         parts = world.allgather(np.concatenate([array.view(np.uint8) for array in (length, *own)]))
         return self.split([self._read(part) for part in parts])
 
-    def split(self, parts: Sequence[tuple[Any, Any]]) -> list[tuple[Numbers, Numbers]]:
+    def split(self, parts: Sequence[tuple[Any, Any]]) -> list[tuple[tf.Tensor, tf.Tensor]]:
         """Each table's indices and rows, from the two vectors of each member, see `joined`."""
         tables = len(self._shapes)
         indices: list[list[Numbers]] = [[] for _ in range(tables)]
@@ -66,7 +66,10 @@ class TableRows:
                 values[table].append(numbers[value_at : value_at + count * width])
                 at, value_at = at + count, value_at + count * width
         return [
-            (np.concatenate(indices[table]), np.concatenate(values[table]).reshape(-1, *self._shapes[table][1:]))
+            (
+                tf.convert_to_tensor(np.concatenate(indices[table])),
+                tf.convert_to_tensor(np.concatenate(values[table]).reshape(-1, *self._shapes[table][1:])),
+            )
             for table in range(tables)
         ]
 
