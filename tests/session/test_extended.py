@@ -180,6 +180,24 @@ def test_cancel_ends_the_job(session: Session) -> None:
     assert "never" not in session.models()
 
 
+def test_kill_job_of_another_session_ends_master_and_workers(session: Session) -> None:
+    statement = TRAIN.format(epochs=100_000, name="never").replace("WITH", "WITH train.num_workers = 2,")
+    result = last = None
+    with sqlflow_elastic.connect("sqlite://", work_dir=session._context.jobs_folder) as other:
+        for event in session.execute(statement):
+            if isinstance(event, Progress) and event.phase == "training" and result is None:
+                result = last_of(other, f"KILL JOB {other.jobs()[0]}")
+            last = event
+        assert other.sql("SHOW JOBS")["state"][0].as_py() == "cancelled"
+    assert isinstance(result, Result)
+    assert result.values["state"] == "cancelled"
+    assert isinstance(last, Failed)
+    assert isinstance(last.error, JobCancelled)
+    assert str(last.error).endswith("was ended by KILL JOB")
+    assert job_processes() == []
+    assert left_behind(session) == set()
+
+
 def test_a_job_whose_worker_is_killed_ends_as_if_undisturbed(session: Session) -> None:
     statement = (
         "SELECT * EXCLUDE (part) FROM iris TO TRAIN DNNClassifier WITH model.hidden_units = [16], train.epoch = 1000, "
