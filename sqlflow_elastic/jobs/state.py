@@ -45,14 +45,21 @@ class JobState:
         self.store: StateStore = open_store(url)
 
     def begin(self, request: JobRequest) -> None:
-        """The job is about to start."""
+        """The job is about to start; said again, it keeps the time at which that was said first."""
         now = time.time()
-        status = {"state": Stage.STARTING, "message": "", "since": now, "started": now}
+        started = (self.read("status") or {}).get("started", now)
+        status = {"state": Stage.STARTING, "message": "", "since": now, "started": started}
         self.write({"request": request.to_json(), "status": status})
 
     def running(self) -> None:
         """Its master lives."""
         self.set(Stage.RUNNING, "")
+
+    def pause(self, paused: bool) -> None:
+        """No worker runs, or one runs again; a job that has ended stays so."""
+        status = self.read("status")
+        if status is not None and not Stage(status["state"]).ended:
+            self.set(Stage.PAUSED if paused else Stage.RUNNING, "")
 
     def ended(self, stage: Stage, message: str) -> None:
         """The job is over; what was said of that before stays. A store that is away is not waited for."""

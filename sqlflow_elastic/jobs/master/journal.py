@@ -131,8 +131,8 @@ class Journal:
             self._session_gone()
 
     def _keep(self, event: events.Event, at: float) -> None:
-        if isinstance(event, events.Progress):
-            return
+        if isinstance(event, events.Progress) or (isinstance(event, events.Metrics) and event.split == "train"):
+            return  # of these there is no end; TensorBoard's logs have them
         try:
             self._file.write(json.dumps({**json.loads(events.to_json(event)), "at": round(at, 3)}) + "\n")
             self._file.flush()

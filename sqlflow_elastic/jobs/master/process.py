@@ -94,8 +94,10 @@ class Master:
         await self._blocking(write_json, self._folder.master, {"address": address})
         self._watches.start()
         try:
-            end = await self._serve(machine)
-            return await self._ended(end)
+            return await self._ended(await self._serve(machine))
+        except SQLFlowError as error:  # the store or the cluster is away for good
+            self._journal.tell(events.Failed(error))
+            return 1
         finally:
             self._watches.close()
             await self._streams.close()

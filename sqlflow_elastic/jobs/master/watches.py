@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from sqlflow_elastic.cluster import Cluster, Phase, Role, Status
 from sqlflow_elastic.elastic.membership import master_protocol as protocol
@@ -46,6 +47,7 @@ class Watches:
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._asking: Watch | None = None
         self._phases: dict[str, Phase] = {}
+        self._paused = False
         self._threads = [
             threading.Thread(target=self._processes, name="processes", daemon=True),
             threading.Thread(target=self._cancellation, name="cancellation", daemon=True),
@@ -86,6 +88,7 @@ class Watches:
         self._put(process_changed(status))
         workers = Counter(str(phase) for phase in self._phases.values())
         self._journal.workers(workers)
+        self._note_pause(workers)
         value = {
             "phase": status.phase,
             "pid": status.pid,
@@ -97,6 +100,14 @@ class Watches:
             self._state.write({f"workers/{status.name}": value})
         except StoreUnavailable as error:
             self._journal.warn(f"{error}; SHOW JOB may be behind")
+
+    def _note_pause(self, workers: Mapping[str, int]) -> None:
+        """A job none of whose workers runs waits: for room, or for the next one to start."""
+        paused = workers["running"] == 0 and workers["ended"] > 0
+        if paused != self._paused and not self._closed.is_set():
+            self._paused = paused
+            with contextlib.suppress(StoreUnavailable):
+                self._state.pause(paused)
 
     def _cancellation(self) -> None:
         asked = False
