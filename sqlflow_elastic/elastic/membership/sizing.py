@@ -43,6 +43,8 @@ class Sizing:
         self.reason = "one worker too many"
         if stored is not None and not fixed:
             self._best = min(int(stored["best"]), self._limit)
+            self._trial = stored["trial"]
+            self._last_chance = bool(stored["last_chance"])
             self._decided = bool(stored["decided"])
             self._speeds = {int(size): float(speed) for size, speed in stored["speeds"].items()}
 
@@ -54,7 +56,13 @@ class Sizing:
     def to_json(self) -> dict[str, Any]:
         """What a new master has to know, so that nothing is tried twice."""
         speeds = {str(size): speed for size, speed in self._speeds.items()}
-        return {"best": self._best, "decided": self._decided, "speeds": speeds}
+        return {
+            "best": self._best,
+            "trial": self._trial,
+            "last_chance": self._last_chance,
+            "decided": self._decided,
+            "speeds": speeds,
+        }
 
     def measured(self, size: int, progress: Progress) -> str | None:
         """Rank 0 of a world of ``size`` tells its speed.
@@ -102,12 +110,8 @@ class Sizing:
 
     def _too_slow(self, size: int, figures: str, long_enough: bool) -> str:
         self.reason = figures
-        if (
-            not self._last_chance
-            and long_enough
-            and self._limit > size
-            and self._predicted() > self._speeds[self._best]
-        ):
+        larger = size == self._trial and size < self._limit and not self._last_chance and long_enough
+        if larger and self._predicted() > self._speeds[self._best] * _BETTER:
             self._last_chance = True
             self._try(self._limit)
             return f"{figures}: trying {self._limit}, which may be faster all the same"
@@ -125,7 +129,7 @@ class Sizing:
         compute = self._batch / self._speeds[1]
         exchange = (self._batch / self._speeds[size] - compute / size) * size / (size - 1)
         step = compute / self._limit + max(0.0, exchange) * (self._limit - 1) / self._limit
-        return self._batch / step / _BETTER
+        return self._batch / step
 
 
 def _workers(size: int) -> str:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 
 
-class Broken(AssertionError):
+class BrokenRuleError(AssertionError):
     """Something happened that must never happen."""
 
 

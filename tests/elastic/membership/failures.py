@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Sequence
 
 from sqlflow_elastic.elastic.membership.master import Outcome
-from tests.elastic.membership.clockwork import Broken
+from tests.elastic.membership.clockwork import BrokenRuleError
 from tests.elastic.membership.simulated_worker import SimulatedWorker
 from tests.elastic.membership.simulation import MOST_EVENTS, MOST_SECONDS, Simulation
 
@@ -54,7 +55,8 @@ def inject(simulation: Simulation, kind: str) -> None:
             _kill(worker)
     elif kind in ("kill at work", "stuck"):
         at_work = [worker for worker in alive if worker.at_work]
-        if not at_work:
+        # If all main threads of a world hung, nobody could tell that from long steps.
+        if not at_work or (kind == "stuck" and any(worker.stuck for worker in alive)):
             return
         _inject_into(simulation, clock.random.choice(at_work), alive, kind)
     else:
@@ -95,30 +97,53 @@ def _inject_into(simulation: Simulation, worker: SimulatedWorker, alive: list[Si
             worker.end(3)
 
 
-def run(seed: int) -> Counter[str]:
-    """One history. Returns what happened. Raises: Broken, with the seed."""
+def run(seed: int, plan: Sequence[tuple[int, str]] | None = None) -> Counter[str]:
+    """One history.
+
+    Args:
+        plan: what is done to the job, each so many events after the one before; None for what the seed says.
+
+    Returns: what happened, how often. Raises: BrokenRuleError, with the seed.
+    """
     simulation = Simulation(seed)
+    if plan is not None:
+        simulation.gentle = False
     clock = simulation.clock
     try:
-        kinds = GENTLE if simulation.gentle else HARD
-        names, weights = list(kinds), list(kinds.values())
-        left = clock.random.choice((0, 1, 2, 3, 4, 6))
-        # From the start, or from the first step on; spread, or close together.
-        due = clock.random.randrange(1, 60) if clock.random.random() < 0.4 else MOST_EVENTS
+        upcoming = _plan(simulation) if plan is None else iter(plan)
+        # From the start, or from the first step on.
+        begun = plan is not None or clock.random.random() < 0.4
+        gap, kind = next(upcoming, (MOST_EVENTS, ""))
+        due = gap
         calm = 0.0
         while simulation.end is None:
-            if due == MOST_EVENTS and clock.seen["steps"]:
-                due = clock.count + clock.random.randrange(60)
-            if left and clock.count >= due:
-                left -= 1
-                due = clock.count + clock.random.randrange(clock.random.choice((4, 20, 60)))
-                inject(simulation, clock.random.choices(names, weights)[0])
+            if not begun and clock.seen["steps"]:
+                begun, due = True, clock.count + gap
+            if begun and clock.count >= due and kind:
+                inject(simulation, kind)
+                gap, kind = next(upcoming, (MOST_EVENTS, ""))
+                due = clock.count + gap
                 calm = clock.now
-            if not clock.step():
-                raise Broken("nothing happens any more")
-            if clock.count > MOST_EVENTS or clock.now > calm + MOST_SECONDS:
-                raise Broken(f"no end after {clock.count} events and {clock.now:.0f} s")
+            _go_on(simulation, calm)
     except Exception as error:
-        raise Broken(f"seed {seed}, after {clock.count} events and {clock.now:.3f} s: {error}") from error
+        raise BrokenRuleError(f"seed {seed}, after {clock.count} events and {clock.now:.3f} s: {error!r}") from error
     clock.seen["events"] += clock.count
     return clock.seen
+
+
+def _go_on(simulation: Simulation, calm: float) -> None:
+    """Let the next thing happen, if there is still hope."""
+    clock = simulation.clock
+    if not clock.step():
+        raise BrokenRuleError("nothing happens any more")
+    if clock.count > MOST_EVENTS or clock.now > calm + MOST_SECONDS:
+        raise BrokenRuleError(f"no end after {clock.count} events and {clock.now:.0f} s")
+
+
+def _plan(simulation: Simulation) -> Iterator[tuple[int, str]]:
+    """Some failures, spread or close together."""
+    random = simulation.clock.random
+    kinds = GENTLE if simulation.gentle else HARD
+    names, weights = list(kinds), list(kinds.values())
+    for _ in range(random.choice((0, 1, 2, 3, 4, 6))):
+        yield random.randrange(random.choice((4, 20, 60))), random.choices(names, weights)[0]

@@ -15,7 +15,7 @@ from sqlflow_elastic.elastic.membership.worker import (
     StateTaken,
     TrainingDone,
 )
-from tests.elastic.membership.clockwork import Broken, Clockwork
+from tests.elastic.membership.clockwork import BrokenRuleError, Clockwork
 
 if TYPE_CHECKING:
     from tests.elastic.membership.simulated_worker import SimulatedWorker
@@ -46,6 +46,7 @@ class Rings:
         checkpoint: the newest one.
         last: the step that ends training.
         pace: what a step takes at most, in seconds.
+        kill_at_end: whether the next step to end training kills one of its members.
         apart: pairs of workers that cannot reach one another.
         furthest: the furthest step that anybody ever applied.
         lost_steps: called when training begins before it.
@@ -55,10 +56,11 @@ class Rings:
         self.clock = clock
         self.last = last
         self.pace = pace
+        self.kill_at_end = False
         self.checkpoint = State(0)
         self.apart: set[frozenset[str]] = set()
         self.furthest = 0
-        self.lost_steps: Callable[[], None] = bool
+        self.lost_steps: Callable[[], None] = lambda: None
         self._rings: dict[int, Ring] = {}
 
     def of(self, prepare: Prepare) -> Ring:
@@ -69,7 +71,7 @@ class Rings:
         """No other ring may take steps now."""
         for other in self._rings.values():
             if other is not ring and other.can_step():
-                raise Broken(f"worlds {other.version} and {ring.version} both train")
+                raise BrokenRuleError(f"worlds {other.version} and {ring.version} both train")
 
 
 class Ring:
@@ -90,7 +92,7 @@ class Ring:
     def join(self, worker: SimulatedWorker, prepare: Prepare) -> None:
         """A worker begins to connect."""
         if prepare.size != self._size or prepare.rank in self.members:
-            raise Broken(f"two members of world {self.version} have one rank")
+            raise BrokenRuleError(f"two members of world {self.version} have one rank")
         self.members[prepare.rank] = worker
         self._clock.at(self._clock.now + prepare.seconds, self._timeout, prepare.rank)
         for rank in ((prepare.rank + offset) % self._size for offset in (-1, 0, 1)):
@@ -141,7 +143,7 @@ class Ring:
             self._clock.soon(self._tell_broken, rank, None)
         elif len(self._commits) == self._size:
             if len(set(self._commits.values())) != 1:
-                raise Broken(f"world {self.version} was told to run in two ways")
+                raise BrokenRuleError(f"world {self.version} was told to run in two ways")
             self._pass_state(commit)
 
     def _pass_state(self, commit: Commit) -> None:
@@ -157,7 +159,7 @@ class Ring:
                 self._rings.lost_steps()
             self._clock.seen["from checkpoint" if root.state.step else "from nothing"] += 1
         elif commit.step != root.state.step:
-            raise Broken(f"world {self.version} begins at {commit.step}, its root is at {root.state.step}")
+            raise BrokenRuleError(f"world {self.version} begins at {commit.step}, its root is at {root.state.step}")
         for rank in range(self._size):
             self._clock.soon(self._take_state, rank, root.state, most=0.2)
 
@@ -175,7 +177,7 @@ class Ring:
             self._clock.seen["state passed on"] += 1
             worker.state = state
         elif worker.state != state:
-            raise Broken(f"{worker.name} has another state than the root of world {self.version}")
+            raise BrokenRuleError(f"{worker.name} has another state than the root of world {self.version}")
         worker.answer(StateTaken(self.version, state.step))
         self._have_state.add(rank)
         if len(self._have_state) == self._size:
@@ -198,7 +200,12 @@ class Ring:
         self._rings.only(self)
         states = {member.state for member in self.members.values()}
         if len(states) != 1:
-            raise Broken(f"members of world {self.version} have different states: {states}")
+            raise BrokenRuleError(f"members of world {self.version} have different states: {states}")
+        if self._size > 1 and self._rings.kill_at_end and self.members[0].state.step == self._rings.last - 1:
+            self._rings.kill_at_end = False
+            self._clock.seen["killed in the last step"] += 1
+            self._clock.random.choice(list(self.members.values())).end(-9)
+            return
         self._clock.seen["steps"] += 1
         if states.pop().step < self._rings.last:
             for rank in range(self._size):

@@ -32,7 +32,7 @@ from sqlflow_elastic.elastic.membership.worker import (
     WorkerEvent,
     WorkerMachine,
 )
-from tests.elastic.membership.clockwork import Broken
+from tests.elastic.membership.clockwork import BrokenRuleError
 from tests.elastic.membership.rings import Ring, Stage, State
 
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ class SimulatedWorker:
         for command in machine.handle(event, self._clock.now):
             self._execute(command)
         if machine.version < version:
-            raise Broken(f"{self.name} went back to world {machine.version}")
+            raise BrokenRuleError(f"{self.name} went back to world {machine.version}")
         if machine.next_wake < self._wake and not self._exiting:
             self._wake = machine.next_wake
             self._clock.at(self._wake, self._tick)
@@ -230,12 +230,12 @@ class SimulatedWorker:
         match command:
             case Say(message):
                 if isinstance(message, Finished) and self.state.step != self._simulation.rings.last:
-                    raise Broken(f"{self.name} says it has finished at {self.state.step}")
+                    raise BrokenRuleError(f"{self.name} says it has finished at {self.state.step}")
                 if self.stream is not None:
                     self.stream.say(message)
             case Connect(prepare):
                 if self._training or self.connecting is not None:
-                    raise Broken(f"{self.name} is given an order in the middle of one")
+                    raise BrokenRuleError(f"{self.name} is given an order in the middle of one")
                 if self._ring is not None:
                     self._ring.breaks(self)
                 self._ring = self._simulation.rings.of(prepare)
@@ -246,7 +246,7 @@ class SimulatedWorker:
                     self._ring.cancel(self)
             case Take(commit):
                 if self._ring is None or self._training or self.connecting is not None:
-                    raise Broken(f"{self.name} is told to run without a ring")
+                    raise BrokenRuleError(f"{self.name} is told to run without a ring")
                 self._training = True
                 self._ring.take(self, commit)
             case WantBoundary(version):
@@ -263,7 +263,7 @@ class SimulatedWorker:
             case Exit(checkpoint):
                 self._exit(checkpoint)
             case _:
-                raise Broken(f"{command} is no command")
+                raise BrokenRuleError(f"{command} is no command")
 
     def _abort(self) -> None:
         ring = self._ring
@@ -280,7 +280,7 @@ class SimulatedWorker:
         self.asked = self._exiting = True
         if checkpoint:
             if self._training or self.connecting is not None or self.state.step < 0:
-                raise Broken(f"{self.name} cannot write a checkpoint now")
+                raise BrokenRuleError(f"{self.name} cannot write a checkpoint now")
             self._clock.seen["last checkpoint"] += 1
             self._simulation.rings.checkpoint = self.state
         self._clock.soon(self.end, 0, most=0.3)

@@ -1,6 +1,6 @@
 """A whole simulated job: the master's machine, the workers' machines, a cluster, a store, streams and rings.
 
-Everything is fixed by a seed. Whatever must never happen raises `Broken` when it does.
+Everything is fixed by a seed. Whatever must never happen raises `BrokenRuleError` when it does.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from sqlflow_elastic.elastic.membership.messages import (
     Standing,
 )
 from sqlflow_elastic.elastic.membership.spec import JobSpec, Scaling
-from tests.elastic.membership.clockwork import Broken, Clockwork
+from tests.elastic.membership.clockwork import BrokenRuleError, Clockwork
 from tests.elastic.membership.rings import Rings
 from tests.elastic.membership.simulated_worker import SimulatedWorker, Stream
 
@@ -85,6 +85,7 @@ class Simulation:
         self.speed_per_worker = random.choice((0.3, 1.0))
         self.gentle = random.random() < 0.4
         self.rings = Rings(clock, last=random.choice((3, 10, 30, 60)), pace=random.choice((0.2, 0.4, 0.4, 3.0)))
+        self.rings.kill_at_end = not self.gentle and random.random() < 0.2
         self.rings.lost_steps = lambda: self.only_if_hard("steps are lost")
         self.workers: dict[str, SimulatedWorker] = {}
         self.exit_code: dict[str, int] = {}
@@ -206,16 +207,16 @@ class Simulation:
             case EndJob():
                 self._over(command)
             case _:
-                raise Broken(f"{command} is no command")
+                raise BrokenRuleError(f"{command} is no command")
 
     def _persist(self, changes: Mapping[str, Any]) -> None:
         for key, value in changes.items():
             if key == "version" and value <= self.store.get("version", 0):
-                raise Broken(f"version {value} comes after {self.store['version']}")
+                raise BrokenRuleError(f"version {value} comes after {self.store['version']}")
             if key.startswith("tasks/") and key in self.store:
-                raise Broken(f"{key} is accepted twice")
+                raise BrokenRuleError(f"{key} is accepted twice")
             if key.count("/") == 2 and (key.split("/")[1], int(key.split("/")[2])) not in self.done:
-                raise Broken(f"{key} is accepted, and nobody has done it")
+                raise BrokenRuleError(f"{key} is accepted, and nobody has done it")
             self.store[key] = value
 
     def _check(self, name: str, message: object) -> None:
@@ -223,24 +224,24 @@ class Simulation:
             self._excluded.add(name)
         elif isinstance(message, Prepare):
             if message.version != self.store.get("version"):
-                raise Broken(f"version {message.version} is used before it is stored")
+                raise BrokenRuleError(f"version {message.version} is used before it is stored")
             if any(
                 self.workers[other].alive and not self.workers[other].asked
                 for other in self._finished & self._streams.keys()
             ):
-                raise Broken("the world changes though somebody has trained to the end")
+                raise BrokenRuleError("the world changes though somebody has trained to the end")
         elif isinstance(message, Commit):
             world = self.store.get("world", {})
             if world.get("version") != message.version:
-                raise Broken(f"world {message.version} runs before it is stored")
+                raise BrokenRuleError(f"world {message.version} runs before it is stored")
             if not set(world["members"]) <= self._prepared.get(message.version, set()):
-                raise Broken(f"world {message.version} runs, and not all are prepared")
+                raise BrokenRuleError(f"world {message.version} runs, and not all are prepared")
 
     def _start(self, name: str) -> None:
         if name in self.workers:
-            raise Broken(f"{name} is used twice")
+            raise BrokenRuleError(f"{name} is used twice")
         if self.store.get("names", 0) <= int(name.removeprefix("worker-")):
-            raise Broken(f"{name} is used before it is stored")
+            raise BrokenRuleError(f"{name} is used before it is stored")
         self.workers[name] = SimulatedWorker(self, name)
         target = self.master._sizing.target if self.master is not None else 0
         working = [
@@ -249,7 +250,7 @@ class Simulation:
             if not (worker.ended or worker.asked or worker.machine._leaving or worker.name in self._excluded)
         ]
         if len(working) > target:
-            raise Broken(f"{len(working)} workers where {target} are wanted")
+            raise BrokenRuleError(f"{len(working)} workers where {target} are wanted")
         self.clock.soon(self._schedule)
 
     # The cluster.
@@ -277,7 +278,7 @@ class Simulation:
     def only_if_hard(self, what: str) -> None:
         """This may happen to jobs whose processes are killed or hang, and to no others."""
         if self.gentle:
-            raise Broken(what)
+            raise BrokenRuleError(what)
 
     # The end.
 
@@ -290,14 +291,14 @@ class Simulation:
         self.clock.seen[f"job {end.outcome}"] += 1
         left = [worker.name for worker in self.workers.values() if not worker.ended]
         if left:
-            raise Broken(f"the job is over, and {left} are left")
+            raise BrokenRuleError(f"the job is over, and {left} are left")
         if end.outcome not in self.excused:
-            raise Broken(f"the job {end.outcome}: {end.text}")
+            raise BrokenRuleError(f"the job {end.outcome}: {end.text}")
         if self.store["status"]["outcome"] != end.outcome:
-            raise Broken("the outcome is not stored")
+            raise BrokenRuleError("the outcome is not stored")
         if end.outcome is Outcome.SUCCEEDED:
             for stage in self.program[:-1]:
                 if stage is not None and not all(
                     f"tasks/{stage[0]}/{index}" in self.store for index in range(stage[1])
                 ):
-                    raise Broken(f"the job has succeeded without all tasks of {stage[0]}")
+                    raise BrokenRuleError(f"the job has succeeded without all tasks of {stage[0]}")
