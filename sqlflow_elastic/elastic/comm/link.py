@@ -69,7 +69,7 @@ class Link:
                     self._wait(self._both if self._queue else self._idle)
                 continue
             except OSError as error:
-                raise self._lost(self._previous_rank, f"is not there: {error.strerror}") from None
+                raise self._lost(self._previous_rank, f"is gone ({error.strerror})") from None
             if not count:
                 raise self._lost(self._previous_rank, "closed its connection")
             target = target[count:]
@@ -104,9 +104,10 @@ class Link:
 
     def close(self) -> None:
         """Free the sockets of a link that has ended. Only by the thread that uses them, or when none does."""
-        self._queue.clear()
-        self._previous.close()
-        self._next.close()
+        with self._lock:  # `end` may be at the sockets
+            self._queue.clear()
+            self._previous.close()
+            self._next.close()
 
     def _send(self) -> bool:
         """Send what goes without waiting; whether anything did."""
@@ -118,7 +119,7 @@ class Link:
             except BlockingIOError:
                 break
             except OSError as error:
-                raise self._lost(self._next_rank, f"is not there: {error.strerror}") from None
+                raise self._lost(self._next_rank, f"is gone ({error.strerror})") from None
             some = True
             if count == len(data):
                 self._queue.popleft()
