@@ -42,8 +42,6 @@ class Variant(StrEnum):
     STEP = "step"
     #: The same of 16 steps.
     STEPS = "steps"
-    #: One step, the gradients compiled by XLA.
-    XLA = "xla"
 
 
 @dataclass(frozen=True)
@@ -210,26 +208,23 @@ def run_mirrored(case: Case, variant: Variant) -> None:
     labels = tf.constant(case.labels)
     whole_batch = case.batch_size * strategy.num_replicas_in_sync
 
-    def gradients(batch: dict[str, Any], targets: Any) -> tuple[Any, list[Any]]:
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_sum(loss_of(targets, model(batch, training=True))) / whole_batch
-        return loss, tape.gradient(loss, model.trainable_variables)
-
-    if variant is Variant.XLA:
-        gradients = tf.function(gradients, jit_compile=True)
-
     def step() -> Any:
         rows = tf.random.uniform((case.batch_size,), 0, len(case.labels), tf.int32)
         batch = {name: tf.gather(array, rows) for name, array in features.items()}
-        loss, of_variables = gradients(batch, tf.gather(labels, rows))
-        optimizer.apply(of_variables, model.trainable_variables)  # sums the gradients of all workers
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(loss_of(tf.gather(labels, rows), model(batch, training=True))) / whole_batch
+        # The optimizer sums the gradients of all workers.
+        optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
         return loss
 
     steps = 16 if variant is Variant.STEPS else 1
 
     @tf.function  # type: ignore[untyped-decorator]
     def execute() -> Any:
-        return sum(strategy.run(step) for _ in range(steps))
+        loss = tf.constant(0.0)
+        for _ in tf.range(steps):
+            loss = strategy.run(step)
+        return loss
 
     done = -_WARM_UP_STEPS * case.batch_size
     reported = 0.0
