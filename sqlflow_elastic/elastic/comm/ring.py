@@ -132,6 +132,7 @@ class Ring(Communicator):
     def _operation(self) -> Iterator[None]:
         """Around each operation: only one at a time, and what fails in it ends the link."""
         if not self._in_use.acquire(blocking=False):
+            self._link.check()  # `abort` may be freeing it
             raise RuntimeError("a communicator is used by one thread at a time")
         try:
             self._link.check()

@@ -6,6 +6,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pytest
@@ -154,3 +155,24 @@ def test_two_threads_in_one_communicator_are_told_and_break_nothing() -> None:
         assert [bytes(view) for view in other.allgather(b"b")] == [b"a", b"b"]
         thread.join()
         assert [bytes(view) for view in results[0]] == [b"a", b"b"]
+
+
+def test_abort_at_any_moment_is_a_broken_world_and_leaves_nothing_behind() -> None:
+    """Small sums one after the other, ended by another thread wherever they are just then."""
+
+    def sum_for_ever(member: Communicator) -> None:
+        with pytest.raises(WorldBroken):
+            while True:
+                member.allreduce(np.zeros(10, np.float32))
+
+    def end(member: Communicator) -> None:
+        for _ in range(3):
+            member.abort("enough")
+
+    with nothing_left_behind():
+        for _ in range(50):
+            with world(2, step_deadline=DEADLINE) as (member, other):
+                at_once(
+                    lambda call: call(),
+                    [partial(sum_for_ever, member), partial(sum_for_ever, other), partial(end, member)],
+                )
