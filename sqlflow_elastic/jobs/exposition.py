@@ -47,19 +47,16 @@ class Figures:
 
     Attributes:
         step: applied to the state of the furthest member.
-        samples: trained on, each as often as it was.
         samples_per_second: of the whole world.
         loss: mean of the last steps.
         world_size, world_version: of the world that runs; 0 for none.
         workers: how many are in each phase ("pending", "running", "ended").
         world_changes: how many there were.
         paused_seconds: that the survivors of world changes stood still, added up.
-        checkpoint_step: of the newest checkpoint.
-        tasks: how many there are, by queue and state ("todo", "doing", "done").
+        tasks: how many there are, by queue and state ("open", "done").
     """
 
     step: int | None = None
-    samples: int | None = None
     samples_per_second: float | None = None
     loss: float | None = None
     world_size: int = 0
@@ -67,7 +64,6 @@ class Figures:
     workers: Mapping[str, int] = field(default_factory=dict)
     world_changes: Mapping[Why, int] = field(default_factory=dict)
     paused_seconds: float = 0.0
-    checkpoint_step: int | None = None
     tasks: Mapping[tuple[str, str], int] = field(default_factory=dict)
 
     def changed(self, event: WorldChanged) -> Figures:
@@ -145,7 +141,6 @@ class _Figures(Collector):
     def collect(self) -> Iterator[Metric]:
         figures = self.figures
         yield self._gauge("step", "Steps applied.", _one(figures.step))
-        yield self._counter("samples", "Samples trained on.", _one(figures.samples))
         yield self._gauge("samples_per_second", "Training speed of the whole job.", _one(figures.samples_per_second))
         yield self._gauge("loss", "Mean training loss of the last steps.", _one(figures.loss))
         yield self._gauge("world_size", "Members of the world that runs.", _one(figures.world_size))
@@ -155,7 +150,6 @@ class _Figures(Collector):
             "world_changes", "World changes by their reason.", _keyed(figures.world_changes.items()), "why"
         )
         yield self._counter("paused_seconds", "Seconds paused for world changes.", _one(figures.paused_seconds))
-        yield self._gauge("checkpoint_step", "Step of the newest checkpoint.", _one(figures.checkpoint_step))
         yield self._gauge("tasks", "Tasks by queue and state.", figures.tasks.items(), "queue", "state")
 
     def _gauge(self, name: str, text: str, values: _Values, *labels: str) -> Metric:

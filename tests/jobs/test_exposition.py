@@ -51,12 +51,10 @@ def test_all_figures_are_served_under_their_names(exposition: Exposition) -> Non
     address = exposition.start()
     figures = Figures(
         step=812,
-        samples=51_968,
         samples_per_second=1_000.5,
         loss=0.25,
         workers={"running": 2, "pending": 1},
-        checkpoint_step=800,
-        tasks={("prepare", "done"): 1, ("save", "todo"): 1},
+        tasks={("prepare", "done"): 1, ("save", "open"): 1},
     )
     for change in (
         WorldChanged(5, ("a", "b"), ("b",), (), "b joined", 700, 0.25),
@@ -67,7 +65,6 @@ def test_all_figures_are_served_under_their_names(exposition: Exposition) -> Non
     exposition.update(figures)
     assert scrape(address) == {
         ("sqlflow_elastic_step", labels()): 812,
-        ("sqlflow_elastic_samples_total", labels()): 51_968,
         ("sqlflow_elastic_samples_per_second", labels()): 1_000.5,
         ("sqlflow_elastic_loss", labels()): 0.25,
         ("sqlflow_elastic_world_size", labels()): 2,
@@ -77,9 +74,8 @@ def test_all_figures_are_served_under_their_names(exposition: Exposition) -> Non
         ("sqlflow_elastic_world_changes_total", labels(why="join")): 2,
         ("sqlflow_elastic_world_changes_total", labels(why="leave")): 1,
         ("sqlflow_elastic_paused_seconds_total", labels()): 1.0,
-        ("sqlflow_elastic_checkpoint_step", labels()): 800,
         ("sqlflow_elastic_tasks", labels(queue="prepare", state="done")): 1,
-        ("sqlflow_elastic_tasks", labels(queue="save", state="todo")): 1,
+        ("sqlflow_elastic_tasks", labels(queue="save", state="open")): 1,
     }
 
 
