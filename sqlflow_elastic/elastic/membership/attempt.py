@@ -25,6 +25,7 @@ class Attempt:
         suspects: how often a member was said to be at fault.
         reason: of the first who broke, for people.
         lost: whether a member is lost for good.
+        gathered: whether more losses were waited for.
         leaver: whether a member was asked to leave.
         hurried: whether a member stands still, so that the others have to.
         pause: the longest time that a member took no step, in seconds.
@@ -42,6 +43,7 @@ class Attempt:
     suspects: Counter[str] = field(default_factory=Counter)
     reason: str = ""
     lost: bool = False
+    gathered: bool = False
     leaver: bool = False
     hurried: bool = False
     pause: float = 0.0

@@ -9,7 +9,7 @@ from itertools import count
 
 
 class Alarm(Enum):
-    """Why the master looks again; all but the last six concern one worker."""
+    """Why the master looks again; all but the last seven concern one worker."""
 
     #: A process that has not said a word.
     HELLO = 1
@@ -31,8 +31,10 @@ class Alarm(Enum):
     END = 9
     #: Whether the members' shares suit their speeds.
     SHARES = 10
+    #: Whether more members died.
+    GATHER = 11
     #: The first decision of all.
-    BEGIN = 11
+    BEGIN = 12
 
 
 class Deadlines:

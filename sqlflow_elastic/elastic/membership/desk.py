@@ -21,6 +21,8 @@ from sqlflow_elastic.events import Event, Message, to_json
 
 #: A kill that shows no effect is repeated after so many seconds.
 _KILL_AGAIN = 5.0
+#: The cluster says within so many seconds, as a rule, that a process has ended and how.
+_CLUSTERS_WORD = 0.1
 
 
 @dataclass(eq=False)
@@ -37,7 +39,8 @@ class Worker:
         leaving: it was asked to leave, from outside or by a release.
         release: what it was told when it was released; it is in no next world.
         left: it is out of its world and ends by itself.
-        given_up: it has been killed; whatever it says does not count any more.
+        given_up: it is dead or will be; whatever it says does not count any more.
+        killed: the cluster was asked to kill it, so that how it ended says nothing.
     """
 
     name: str
@@ -54,11 +57,12 @@ class Worker:
     release: Release | None = None
     left: bool = False
     given_up: bool = False
+    killed: bool = False
 
     @property
     def counts(self) -> bool:
         """Whether it is one of those that the job takes."""
-        return not (self.leaving or self.left or self.given_up)
+        return not (self.leaving or self.left or self.killed)
 
     @property
     def usable(self) -> bool:
@@ -84,6 +88,16 @@ class Desk:
         self.staffing = True
         self.commands: list[MasterCommand] = []
 
+    def silence(self, worker: Worker) -> float:
+        """How long a worker in touch may be silent, in seconds."""
+        warming = worker.standing is Standing.WARMING
+        return max(self.spec.silence, self.spec.warming) if warming else self.spec.silence
+
+    def reconnect(self, worker: Worker) -> float:
+        """How long a worker may be out of touch, in seconds."""
+        warming = worker.standing is Standing.WARMING
+        return max(self.spec.reconnect, self.spec.warming) if warming else self.spec.reconnect
+
     def send(self, worker: Worker, message: FromMaster) -> None:
         """To a worker; nothing if it has no stream: what counts is said again after its Hello."""
         if worker.connected:
@@ -105,13 +119,27 @@ class Desk:
         """What cannot be told apart from death is made death."""
         if worker.given_up:
             return
-        worker.given_up = True
         self.kill(worker, now)
+        self._lose(worker, why)
+
+    def take_for_dead(self, worker: Worker, now: float) -> None:
+        """Give up a worker whom neither its master nor its neighbours reach.
+
+        It is killed a moment later: most likely it has ended, and how it did is what people want to know.
+        """
+        if worker.given_up:
+            return
+        self.deadlines.clear_all(worker.name)
+        self.deadlines.set(Alarm.KILL, worker.name, now + _CLUSTERS_WORD)
+        self._lose(worker, f"{worker.name} is out of touch")
+
+    def _lose(self, worker: Worker, why: str) -> None:
+        worker.given_up = True
         self.lost.append((worker, why))
-        self.staffing = True
 
     def kill(self, worker: Worker, now: float) -> None:
         """Kill a process, again and again until it has ended."""
+        worker.killed = self.staffing = True
         self.commands.append(EndWorker(worker.name, kill=True))
         self.deadlines.clear_all(worker.name)
         self.deadlines.set(Alarm.KILL, worker.name, now + _KILL_AGAIN)

@@ -34,7 +34,7 @@ from sqlflow_elastic.elastic.membership.master_protocol import (
 from sqlflow_elastic.elastic.membership.messages import Standing
 from sqlflow_elastic.elastic.membership.sizing import Sizing
 from sqlflow_elastic.elastic.membership.spec import JobSpec
-from sqlflow_elastic.elastic.membership.staff import Staff, cause
+from sqlflow_elastic.elastic.membership.staff import Staff, cause, failed_by_itself, in_words
 from sqlflow_elastic.elastic.membership.tasks import TotalChangedError
 from sqlflow_elastic.elastic.membership.worlds import Worlds
 
@@ -93,10 +93,13 @@ class MasterMachine:
         self._ending = Ending(self._desk)
         self._new = not stored
         self._stored_end = stored.get("status")
+        self._ends: list[ProcessChanged] = []
         for process in processes:
-            if process.phase is not Phase.ENDED:
+            if process.phase is Phase.ENDED:
+                self._ends.append(process)
+            else:
                 self._add(process, now)
-        self._adopting = True
+        self._adopting, self._waited = True, False
         self._desk.deadlines.set(Alarm.BEGIN, "", now)
         self._desk.deadlines.set(Alarm.ADOPT, "", now + spec.adopt)
 
@@ -143,7 +146,8 @@ class MasterMachine:
                 self._ending.settle()
                 return
             if self._adopting:
-                if any(worker.phase is Phase.RUNNING and not worker.met for worker in desk.workers.values()):
+                unheard = any(worker.phase is Phase.RUNNING and not worker.met for worker in desk.workers.values())
+                if unheard and not self._waited:
                     return
                 self._adopted()
             self._worlds.settle(now)
@@ -171,12 +175,14 @@ class MasterMachine:
                 self._first(now)
             case Alarm.CHANGE:
                 self._worlds.overdue(now)
+            case Alarm.GATHER:
+                self._worlds.gathered()
             case Alarm.SHARES:
                 self._worlds.look_at_shares(now)
             case Alarm.RESTART:
                 self._desk.staffing = True
             case Alarm.ADOPT:
-                self._give_up_the_silent(now)
+                self._waits_no_longer(now)
             case Alarm.END:
                 self._ending.overdue(now)
             case _ if worker is not None:
@@ -193,17 +199,11 @@ class MasterMachine:
             case Alarm.RECONNECT:
                 self._desk.give_up(worker, f"{worker.name} is out of touch", now)
             case Alarm.SILENCE:
-                silence = self._silence(worker)
+                silence = self._desk.silence(worker)
                 if now < worker.heard + silence:
                     self._desk.deadlines.set(Alarm.SILENCE, worker.name, worker.heard + silence)
-                elif worker.connected:
+                elif worker.connected and not worker.left:
                     self._desk.give_up(worker, f"{worker.name} was silent for {silence:.3g} s", now)
-            case _:
-                raise ValueError(f"{alarm} concerns no worker")
-
-    def _silence(self, worker: Worker) -> float:
-        warming = worker.standing is Standing.WARMING
-        return max(self._spec.silence, self._spec.warming) if warming else self._spec.silence
 
     # Beginning.
 
@@ -212,6 +212,10 @@ class MasterMachine:
             stored = dict(self._stored_end)
             self._finish(EndJob(Outcome(stored.pop("outcome")), **stored), now)
             return
+        for process in self._ends:
+            if process.name in self._worlds.stored and failed_by_itself(process):
+                self._worker_failed(process, now)
+                return
         most = self._spec.most
         if self._new and most < self._spec.workers:
             rows, busy = ("1 row", "1 worker") if most == 1 else (f"{most} rows", f"{most} workers")
@@ -220,17 +224,19 @@ class MasterMachine:
         if not self._new:
             self._desk.inform("a new master took over")
 
-    def _give_up_the_silent(self, now: float) -> None:
-        for worker in list(self._desk.workers.values()):
-            if worker.phase is Phase.RUNNING and not worker.met:
+    def _waits_no_longer(self, now: float) -> None:
+        """Members of the stored world have had their time to come; others may still be about to begin."""
+        self._waited = True
+        for worker in self._desk.workers.values():
+            if worker.name in self._worlds.stored and not worker.met:
                 self._desk.give_up(worker, f"{worker.name} did not answer the new master", now)
-                worker.met = True
 
     def _adopted(self) -> None:
         self._adopting = False
         self._desk.deadlines.clear(Alarm.ADOPT)
         self._dealing.open = True
-        self._worlds.adopted()
+        self._worlds.adopted({process.name: in_words(process) for process in self._ends})
+        self._ends.clear()
 
     # Workers.
 
@@ -315,7 +321,7 @@ class MasterMachine:
         deadlines = self._desk.deadlines
         deadlines.clear(Alarm.HELLO, worker.name)
         deadlines.clear(Alarm.RECONNECT, worker.name)
-        deadlines.set(Alarm.SILENCE, worker.name, now + self._silence(worker))
+        deadlines.set(Alarm.SILENCE, worker.name, now + self._desk.silence(worker))
         self._desk.send(worker, messages.Welcome(self._spec.heartbeat_of_all))
         if self._ending.begun:
             self._desk.send(worker, messages.End())
@@ -336,20 +342,17 @@ class MasterMachine:
         worker.connected = False
         if worker.given_up or worker.leaving:
             return
-        warming = worker.standing is Standing.WARMING
-        grace = max(self._spec.warming, self._spec.reconnect) if warming else self._spec.reconnect
-        self._desk.deadlines.set(Alarm.RECONNECT, name, now + grace)
+        self._desk.deadlines.set(Alarm.RECONNECT, name, now + self._desk.reconnect(worker))
         self._worlds.disconnected(worker, now)
 
     def _process_changed(self, event: ProcessChanged, now: float) -> None:
         worker = self._desk.workers.get(event.name)
-        if event.phase is Phase.ENDED:
-            if worker is not None:
-                self._ended(worker, event, now)
-            return
         if worker is None:
-            # Started by the master before, as its last act.
-            self._desk.commands.append(EndWorker(event.name, kill=True))
+            if event.phase is not Phase.ENDED:
+                # Started by the master before, as its last act.
+                self._desk.commands.append(EndWorker(event.name, kill=True))
+        elif event.phase is Phase.ENDED:
+            self._ended(worker, event, now)
         elif event.phase is Phase.RUNNING and worker.phase is Phase.PENDING:
             worker.phase = Phase.RUNNING
             if not worker.met and not worker.given_up:
@@ -360,19 +363,23 @@ class MasterMachine:
         del desk.workers[worker.name]
         desk.deadlines.clear_all(worker.name)
         desk.staffing = True
-        how = cause(event)
-        desk.lost.append((worker, f"{worker.name} was ended by {how}" if worker.counts else f"{worker.name} left"))
+        asked = worker.leaving or worker.left
+        desk.lost.append((worker, f"{worker.name} left" if asked else in_words(event)))
         if self._ending.begun:
             return
         if event.failure is not None:
             self._not_started(worker, event.failure, now)
-        elif worker.given_up or worker.leaving or worker.left or event.preempted:
+        elif asked or event.preempted:
             return
-        elif event.exit_code is not None and event.exit_code > 0:
-            text = f"{worker.name} ended by itself with exit code {event.exit_code}"
-            self._finish(EndJob(Outcome.FAILED, text=text, worker=worker.name), now)
-        else:
-            self._count_death(worker, how, now)
+        elif failed_by_itself(event):
+            # Also of a worker that is given up: its stream and its ring may have gone before its process.
+            self._worker_failed(event, now)
+        elif not worker.given_up:
+            self._count_death(worker, cause(event), now)
+
+    def _worker_failed(self, event: ProcessChanged, now: float) -> None:
+        text = f"{event.name} ended by itself with exit code {event.exit_code}"
+        self._finish(EndJob(Outcome.FAILED, text=text, worker=event.name), now)
 
     def _count_death(self, worker: Worker, how: str, now: float) -> None:
         hopeless = self._staff.killed(worker, how, now)

@@ -78,6 +78,16 @@ def cause(event: ProcessChanged) -> str:
         return f"signal {-code}"
 
 
+def failed_by_itself(event: ProcessChanged) -> bool:
+    """Whether a process ended by its program's own fault."""
+    return event.exit_code is not None and event.exit_code > 0
+
+
+def in_words(event: ProcessChanged) -> str:
+    """The end of a process, in words."""
+    return f"{event.name} left" if event.exit_code == 0 else f"{event.name} was ended by {cause(event)}"
+
+
 def _use(worker: Worker) -> int:
     if worker.phase is not Phase.RUNNING:
         return 0

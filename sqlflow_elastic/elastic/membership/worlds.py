@@ -14,6 +14,7 @@ from sqlflow_elastic.elastic.membership.attempt import Attempt
 from sqlflow_elastic.elastic.membership.deadlines import Alarm
 from sqlflow_elastic.elastic.membership.desk import Desk, Worker
 from sqlflow_elastic.elastic.membership.messages import NO_STATE, Broken, Commit, Hello, Prepare, Release, Standing
+from sqlflow_elastic.elastic.membership.reasons import Reasons
 from sqlflow_elastic.elastic.membership.shares import Shares
 from sqlflow_elastic.elastic.membership.sizing import Sizing
 from sqlflow_elastic.events import WorldChanged
@@ -24,8 +25,8 @@ _PATIENCE = 2
 _LAST_PATIENCE = 6
 #: How often shares are looked at, in seconds.
 _LOOK_AT_SHARES = 5.0
-#: Reasons that one event gives, at most.
-_MOST_REASONS = 3
+#: A world of so many members waits so many seconds for more deaths before it changes.
+_LARGE, _GATHER_SECONDS = 100, 0.05
 
 
 class Worlds:
@@ -55,7 +56,7 @@ class Worlds:
         self._intact = False
         self._told: tuple[str, ...] = self.attempt.members if self.attempt else ()
         self._told_version = self.attempt.version if self.attempt else 0
-        self._why: list[str] = []
+        self._reasons = Reasons()
         self._failed: tuple[frozenset[str], int] = (frozenset(), 0)
         self._suspicion: Counter[str] = Counter()
         self._reshare = False
@@ -139,7 +140,7 @@ class Worlds:
     def disconnected(self, worker: Worker, now: float) -> None:
         """A stream is lost: at once believed dead if a neighbour thinks so too."""
         if self.attempt is not None and self.attempt.suspects[worker.name]:
-            self._desk.give_up(worker, f"{worker.name} is out of touch", now)
+            self._desk.take_for_dead(worker, now)
 
     def lost(self, worker: Worker, why: str) -> None:
         """A worker is out of all worlds for good."""
@@ -150,14 +151,23 @@ class Worlds:
             self._intact = False
         if self.attempt is not None and worker.name in self.attempt.ranks:
             self.attempt.lost = True
-            self._why.append(why)
+            self._reasons.lost(worker.name, why)
+        elif self._reasons.knows(worker.name) and not worker.killed:
+            self._reasons.lost(worker.name, why)
 
-    def adopted(self) -> None:
-        """All workers of the master before have said where they stand, or are lost."""
+    def adopted(self, ends: Mapping[str, str]) -> None:
+        """All workers of the master before have said where they stand, or are lost.
+
+        Args:
+            ends: of workers whose processes have ended, in words.
+        """
         attempt = self.attempt
         if attempt is not None:
-            gone = any(name not in self._desk.workers for name in attempt.members)
-            attempt.lost = attempt.lost or gone or bool(attempt.broken)
+            gone = [name for name in attempt.members if name not in self._desk.workers]
+            for name in gone:
+                if not self._reasons.knows(name):
+                    self._reasons.lost(name, ends.get(name, f"{name} was lost while there was no master"))
+            attempt.lost = attempt.lost or bool(gone or attempt.broken)
             self._intact = not attempt.lost
 
     def observe(self, worker: Worker, sample_seconds: float, now: float) -> None:
@@ -175,7 +185,7 @@ class Worlds:
             if self._ready:
                 self._change(now)
         elif attempt.lost:
-            self._change(now)
+            self._lose(attempt, now)
         elif len(attempt.broken) + len(attempt.prepared) == len(attempt.members):
             if attempt.broken:
                 self._retry(attempt, now)
@@ -183,6 +193,11 @@ class Worlds:
                 self._run(attempt, now)
         elif attempt.settled and self._wanted(attempt):
             self._change(now)
+
+    def gathered(self) -> None:
+        """Whoever died together with others is known by now."""
+        if self.attempt is not None:
+            self.attempt.gathered = True
 
     def overdue(self, now: float) -> None:
         """Members have had their time: who is silent still is given up."""
@@ -211,7 +226,7 @@ class Worlds:
         attempt.suspects[name] += 1
         worker = self._desk.workers.get(name)
         if worker is not None and not worker.connected:
-            self._desk.give_up(worker, f"{name} is out of touch", now)
+            self._desk.take_for_dead(worker, now)
 
     def _breaks(self, attempt: Attempt, worker: Worker, now: float) -> None:
         attempt.breaks(worker.name)
@@ -225,6 +240,14 @@ class Worlds:
         if not attempt.hurried:
             attempt.hurried = True
             self._desk.deadlines.set(Alarm.CHANGE, "", now + self._desk.spec.change)
+
+    def _lose(self, attempt: Attempt, now: float) -> None:
+        """Go on without the lost. Deaths come in bunches, and each change costs a large world a message per member."""
+        if attempt.gathered or len(attempt.members) < _LARGE:
+            self._desk.deadlines.clear(Alarm.GATHER)
+            self._change(now)
+        elif not self._desk.deadlines.has(Alarm.GATHER):
+            self._desk.deadlines.set(Alarm.GATHER, "", now + _GATHER_SECONDS)
 
     def _joiners(self) -> list[Worker]:
         workers = (self._desk.workers[name] for name in self._ready)
@@ -270,7 +293,7 @@ class Worlds:
             leaver=any(worker.leaving for worker in workers),
         )
         if self._reshare:
-            self._why.append("members differ in speed")
+            self._reasons.because("members differ in speed")
         self._reshare = False
         self._desk.persist({"version": self.version})
         for worker in workers:
@@ -286,7 +309,7 @@ class Worlds:
         furthest = max(workers, key=lambda worker: worker.step, default=None)
         for worker in workers:
             reason = "asked to leave" if worker.leaving else self._sizing.reason
-            self._why.append(f"{worker.name} leaves ({reason})")
+            self._reasons.because(f"{worker.name} leaves ({reason})")
             self._desk.release(worker, Release(reason, checkpoint=all_of_them and worker is furthest), now)
 
     def _prepare(self, attempt: Attempt, worker: Worker) -> None:
@@ -308,7 +331,7 @@ class Worlds:
 
     def _retry(self, attempt: Attempt, now: float) -> None:
         """An attempt failed at members who all live. After the second time, the most suspected one is given up."""
-        self._why.append(attempt.reason)
+        self._reasons.because(attempt.reason)
         members = frozenset(attempt.members)
         before, count = self._failed
         if members != before:
@@ -363,16 +386,10 @@ class Worlds:
         members = attempt.members
         joined = tuple(name for name in members if name not in self._told)
         left = tuple(name for name in self._told if name not in members)
-        reasons = self._why[:_MOST_REASONS]
-        if len(self._why) > len(reasons):
-            reasons.append(f"{len(self._why) - len(reasons)} more reasons")
-        if joined:
-            more = f" and {len(joined) - _MOST_REASONS} more" if len(joined) > _MOST_REASONS else ""
-            reasons.append(f"{', '.join(joined[:_MOST_REASONS])}{more} joined")
-        why = "; ".join(reasons)
-        self._desk.tell(WorldChanged(attempt.version, members, joined, left, why, step, attempt.pause))
+        self._desk.tell(
+            WorldChanged(attempt.version, members, joined, left, self._reasons.tell(joined), step, attempt.pause)
+        )
         self._told, self._told_version = members, attempt.version
-        self._why.clear()
         self._failed = frozenset(), 0
         self._shares.changed(now)
         if not self._desk.deadlines.has(Alarm.SHARES):

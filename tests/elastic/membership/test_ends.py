@@ -187,6 +187,8 @@ def test_of_a_thousand_workers_ten_die_at_once_and_a_new_world_runs() -> None:
     job.runs(*names, step=0)
     for name in names[100:110]:
         job.ends(name)
+        assert job.prepares == {}
+    job.waits(0.05)
     living = [*names[:100], *names[110:]]
     assert set(job.prepares) == set(living)
     version = job.stored["version"]

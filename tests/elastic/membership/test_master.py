@@ -118,8 +118,17 @@ def test_who_is_out_of_touch_and_suspected_by_a_neighbour_is_dead_at_once() -> N
     job.world(A, B)
     job.loses(B)
     job.hears(A, Broken(job.stored["world"]["version"], 5, 1, "reset by peer"))
-    assert job.killed == [B]
     assert set(job.prepares) == {A}
+    assert EndWorker(B, kill=True) in job.waits(0.2)
+
+
+def test_how_a_worker_ended_counts_also_after_its_ring_broke() -> None:
+    job = Job()
+    job.world(A, B)
+    job.loses(B)
+    job.hears(A, Broken(job.stored["world"]["version"], 5, 1, "reset by peer"))
+    job.ends(B, 3)
+    assert job.stored["status"]["text"] == "worker-1 ended by itself with exit code 3"
 
 
 def test_a_ring_that_broke_between_the_living_is_made_again() -> None:

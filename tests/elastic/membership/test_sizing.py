@@ -84,7 +84,7 @@ def test_a_world_smaller_than_the_one_to_try_is_judged_as_it_is() -> None:
     decided.measured(1, speed(1000))
     decided.measured(2, speed(1900))
     assert decided.target == 4
-    assert decided.measured(3, speed(2500)) is None
+    assert decided.measured(3, speed(2500, measured=4.0)) is None
     assert decided.measured(3, speed(1800, measured=6.0)) is not None
     assert decided.target == 2
 
