@@ -23,7 +23,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, Self
 
 import keras
 import numpy as np
@@ -39,7 +39,7 @@ from sqlflow_elastic.elastic.replica import Exchange
 from sqlflow_elastic.elastic.sampling import Rows
 from sqlflow_elastic.elastic.stand_ins import stand_ins
 from sqlflow_elastic.elastic.table_rows import TableRows
-from sqlflow_elastic.elastic.ways import specs
+from sqlflow_elastic.elastic.ways import operations, specs
 from sqlflow_elastic.errors import JobError
 
 logger = logging.getLogger(__name__)
@@ -47,6 +47,8 @@ logger = logging.getLogger(__name__)
 #: Times a rank, this is added to a seed's first word: a prime that brings the seeds of no two ranks together.
 _SEED_STRIDE = 2_654_435_761
 _SEED = "seed_generator_state"
+#: How the names of operations begin that write to variables.
+_WRITES = ("Assign", "ResourceScatter", "ResourceApply", "ResourceStridedSliceAssign")
 #: Updates of so few variables are compiled by XLA: one pass over each takes half the time. Many take XLA long, and it
 #: gains nothing on them.
 _XLA_VARIABLES = 24
@@ -69,7 +71,7 @@ class StepDone:
     own_seconds: float
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Layout:
     """What the traced gradient function found; all members find the same.
 
@@ -77,18 +79,25 @@ class _Layout:
         dense: indices of the trainable variables with dense gradients, in the vector's order.
         tables: indices of those whose gradients are rows.
         moved: variables of floats that the forward pass moves; they stand behind the gradients.
-        seeds: random seeds that it moves.
+        seeds: random seeds.
+        exact: elements behind the gradients: what was moved, the loss, the flag.
     """
 
     dense: list[int]
     tables: list[int]
     moved: list[keras.Variable]
     seeds: list[keras.Variable]
+    exact: int
 
-    @property
-    def exact(self) -> int:
-        """Elements behind the gradients: what was moved, the loss, the flag."""
-        return sum(int(np.prod(variable.shape)) for variable in self.moved) + 2
+    @classmethod
+    def of(cls, gradients: Sequence[Any], moved: list[keras.Variable], seeds: list[keras.Variable]) -> Self:
+        """Raises: JobError: members cannot have a moved variable in common."""
+        for variable in moved:
+            if not tf.as_dtype(variable.dtype).is_floating:
+                raise JobError(f"a layer counts in {variable.path}, and workers have only means in common: train alone")
+        tables = [i for i, gradient in enumerate(gradients) if isinstance(gradient, tf.IndexedSlices)]
+        dense = [i for i, gradient in enumerate(gradients) if gradient is not None and i not in tables]
+        return cls(dense, tables, moved, seeds, sum(int(np.prod(variable.shape)) for variable in moved) + 2)
 
 
 class JointStep:
@@ -122,7 +131,7 @@ class JointStep:
         self._variables: list[keras.Variable] = list(model.trainable_variables)
         wide = "float64" in (keras.config.floatx(), *(variable.dtype for variable in self._variables))
         self._dtype = tf.float64 if wide else tf.float32
-        self._layout = _Layout([], [], [], [])
+        self._layout = _Layout([], [], [], [], 0)
         self._traced: tuple[DirectCall, DirectCall] | None = None
 
     def warm_up(self) -> None:
@@ -172,6 +181,11 @@ class JointStep:
         self._feed = Feed(self._dataset, self._batch_size)
         control, rank = tf.TensorSpec((2,), self._dtype), tf.TensorSpec((), tf.int64)
         differentiate = DirectCall(self._gradients_of, (*specs(self._dataset, None), control, rank))
+        writes = {kind for kind in operations(differentiate.function) if kind.startswith(_WRITES)}
+        if writes:
+            raise JobError(
+                f"a layer writes to TensorFlow variables of its own ({', '.join(sorted(writes))}): train alone"
+            )
         shapes = [tuple(self._variables[i].shape) for i in self._layout.tables]
         self._table_rows = TableRows(shapes, self._dtype)
         one = self._feed.rows(np.zeros(1, np.int64), 0.0)
@@ -215,7 +229,7 @@ class JointStep:
             loss, gradients = self._gradients(self._model, batch)
         new = scope.state_mapping
         moved = [v for v in self._model.variables if v.name != _SEED and new[id(v)] is not values[id(v)]]
-        layout = self._layout = _layout(gradients, moved, seeds)
+        layout = self._layout = _Layout.of(gradients, moved, seeds)
         parts = [gradients[i] for i in layout.dense]
         parts += [new[id(variable)] * tf.cast(share, variable.dtype) for variable in moved]
         parts += [loss, flag]
@@ -246,15 +260,6 @@ class JointStep:
             variable.assign(piece)
         for seed, value in zip(layout.seeds, seeds, strict=True):
             seed.assign(value)
-
-
-def _layout(gradients: Sequence[Any], moved: list[keras.Variable], seeds: list[keras.Variable]) -> _Layout:
-    for variable in moved:
-        if not tf.as_dtype(variable.dtype).is_floating:
-            raise JobError(f"a layer counts in {variable.path}, and workers have only means in common: train alone")
-    tables = [i for i, gradient in enumerate(gradients) if isinstance(gradient, tf.IndexedSlices)]
-    dense = [i for i, gradient in enumerate(gradients) if gradient is not None and i not in tables]
-    return _Layout(dense, tables, moved, seeds)
 
 
 @lru_cache(64)

@@ -27,7 +27,7 @@ def packed(checkpoint: Checkpoint) -> list[Bytes]:
 
 
 def unpacked(buffers: list[Bytes]) -> Checkpoint:
-    """The state that `packed` made buffers of; copies them.
+    """The state that `packed` made buffers of; its arrays are in their memory.
 
     Raises:
         JobError: they are nothing of the kind.
@@ -42,8 +42,7 @@ def unpacked(buffers: list[Bytes]) -> Checkpoint:
 
 
 def _array(buffer: Bytes, dtype: np.dtype[Any], shape: list[int]) -> NDArray[Any]:
-    # A copy, since TensorFlow makes the array's memory a variable's.
-    return buffer.copy().view(dtype).reshape(shape)
+    return buffer.view(dtype).reshape(shape)
 
 
 def _memory(array: Any) -> NDArray[Any]:

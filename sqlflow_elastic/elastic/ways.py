@@ -109,7 +109,7 @@ class Runner:
     def operations(self) -> list[str]:
         """The kinds of all operations in the graph."""
         self.trace()
-        return list(_operations(self._call))
+        return list(operations(self._call))
 
     def compile(self, state: list[tf.Variable]) -> Compilation:
         """Do what a traced way needs before its first step, beside training, which may go on in this thread.
@@ -187,7 +187,7 @@ def specs(dataset: ArrayDataset, leading: tuple[int, int] | None) -> tuple[Any, 
     return features, labels, tf.TensorSpec(shape, keras.config.floatx())
 
 
-def _operations(function: Any) -> Iterator[str]:
+def operations(function: Any) -> Iterator[str]:
     """The kind of every operation of a function and of those it calls."""
     graph = function.graph.as_graph_def()
     for nodes in (graph.node, *(definition.node_def for definition in graph.library.function)):

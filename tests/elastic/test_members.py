@@ -8,8 +8,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from sqlflow_elastic.elastic.comm import WorldBroken
 from sqlflow_elastic.elastic.membership.messages import NO_STATE
@@ -304,23 +306,46 @@ def test_a_state_outlives_the_steps_after_it() -> None:
     assert crew.trainers[0].step == 0
 
 
-def test_what_members_cannot_have_in_common_is_an_error_that_says_what_to_do() -> None:
-    import keras
-    import tensorflow as tf
+def test_a_state_that_was_taken_on_does_not_depend_on_the_buffers_it_came_in() -> None:
+    crew = full_crew()
+    crew.rewind()
+    taker = crew.trainers[1]
+    buffers = crew.state(0)
+    taker.take_state(buffers)
+    for buffer in buffers:
+        buffer[...] = 1
+    assert equal(crew.state(1), crew.state(0))
 
-    class Counting(keras.layers.Layer):  # type: ignore[misc]
-        def build(self, shape: Any) -> None:
-            self.seen = self.add_weight(name="seen", shape=(), dtype="int32", initializer="zeros", trainable=False)
 
-        def call(self, inputs: Any) -> Any:
-            self.seen.assign_add(tf.shape(inputs)[0])
-            return inputs
+class Counting(keras.layers.Layer):  # type: ignore[misc]
+    """Counts the rows it sees, in a variable of its own."""
 
+    def build(self, shape: Any) -> None:
+        self.seen = self.add_weight(name="seen", shape=(), dtype="int32", initializer="zeros", trainable=False)
+
+    def call(self, inputs: Any) -> Any:
+        self.seen.assign_add(tf.shape(inputs)[0])
+        return inputs
+
+
+class CountingByItself(Counting):
+    """The same in a variable that Keras does not know."""
+
+    def call(self, inputs: Any) -> Any:
+        self.seen.value.assign_add(tf.shape(inputs)[0])
+        return inputs
+
+
+@pytest.mark.parametrize(
+    ("layer", "message"),
+    [(Counting, r"counts in .*seen.*train alone"), (CountingByItself, r"writes to TensorFlow variables.*train alone")],
+)
+def test_what_members_cannot_have_in_common_is_an_error_that_says_what_to_do(layer: Any, message: str) -> None:
     numbers = keras.Input((4,), name="numbers")
     ids = keras.Input((2,), dtype="int32", name="ids")
-    model = keras.Model({"numbers": numbers, "ids": ids}, keras.layers.Dense(2)(Counting()(numbers)))
+    model = keras.Model({"numbers": numbers, "ids": ids}, keras.layers.Dense(2)(layer()(numbers)))
     optimizers = [(keras.optimizers.SGD(), model.trainable_variables)]
     rows = models.classifier_rows(20)
     trainer = Trainer(model, models.class_gradients, optimizers, rows, TrainSettings(), emit=lambda event: None)
-    with pytest.raises(JobError, match=r"counts in .*seen.*train alone"):
+    with pytest.raises(JobError, match=message):
         trainer.warm_up()
