@@ -99,8 +99,7 @@ class Counting:
             added = np.zeros(len(self.counts) + 1, np.int64)
             added[mine] += 1
             added[-1] = stop()
-            if self._sample_seconds:
-                time.sleep(self._sample_seconds * len(mine))
+            self.work(len(mine))
             if world is not None:
                 world.allreduce(added)
             self.counts += added[:-1]
@@ -110,6 +109,11 @@ class Counting:
             if added[-1] and not self.finished:
                 return False
         return True
+
+    def work(self, samples: int) -> None:
+        """What this member's part of a step costs."""
+        if self._sample_seconds:
+            time.sleep(self._sample_seconds * samples)
 
     def checkpoint(self) -> None:
         aside = self._path.with_name(f".counts-{os.getpid()}.npy")
