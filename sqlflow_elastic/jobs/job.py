@@ -23,6 +23,9 @@ from sqlflow_elastic.jobs.state import STATE_VARIABLE, JobState, state_url
 #: master does little and keeps nothing: what kills it is mostly not its own fault.
 _RESTARTS, _MASTER_RESTARTS = 3, 10
 
+#: A master that says nothing for so long, not even that it lives, hangs; it is killed, and followed by another one.
+_SILENT_SECONDS = 10.0
+
 _QUICK_SECONDS = 5.0
 _LOOK_SECONDS = 0.1  # how soon `cancel` is noticed
 _END_SECONDS = 10.0  # for a process to go after it closed its events
@@ -78,10 +81,10 @@ class Job:
     def events(self) -> Generator[Event, None, None]:
         """Run the job and yield what it tells; the end of the iterator is its success. Call it once.
 
-        A master that is killed is followed by another one, which takes over the running workers. A job without a master
-        that is killed (out of memory, kill -9, a crash) is started again, and goes on from its last checkpoint. Either
-        is given up when it dies within seconds again and again. Closing the iterator early stops the job:
-        when `close` returns its processes are gone.
+        A master that is killed, or hangs, is followed by another one, which takes over the running workers. A job
+        without a master that is killed (out of memory, kill -9, a crash) is started again, and goes on from its last
+        checkpoint. Either is given up when it dies within seconds again and again. Closing the iterator early stops the
+        job: when `close` returns its processes are gone.
 
         Raises:
             SQLFlowError: the error the job told (a wrong value in its data, …).
@@ -174,7 +177,7 @@ class Job:
 
     def _lines(self, channel: int, process: Process) -> Iterator[bytes]:
         """The whole lines that come until the process has ended or closed its end. Raises: JobCancelled."""
-        rest = b""
+        rest, heard = b"", None
         while True:
             ready, _, _ = select.select([channel, process.fileno()], [], [], _LOOK_SECONDS)
             if self._cancelled.is_set():
@@ -184,9 +187,14 @@ class Job:
                 if not data:
                     return
                 *lines, rest = (rest + data).split(b"\n")
-                yield from lines
+                yield from filter(None, lines)  # an empty one is a sign of life
+                heard = time.monotonic()
             elif ready and process.wait(0) is not None:
                 return  # everything it wrote is read; a child of its may hold the other end open
+            elif process.pid is not None and self._request.kind is not JobKind.PROGRAM:
+                heard = heard or time.monotonic()
+                if time.monotonic() - heard > _SILENT_SECONDS:
+                    process.kill()
 
     def _error(self, what: str) -> JobError:
         log = self._folder.log_of("main" if self._request.kind is JobKind.PROGRAM else "master")

@@ -23,6 +23,8 @@ from sqlflow_elastic.jobs.state import JobState
 
 _PROGRESS_SECONDS = 1.0
 _CLOSE_SECONDS = 5.0
+#: What a master writes when it has nothing to say, so that its session sees that it lives.
+_BEAT = b"\n"
 #: More events than this wait only if the session does not read; then progress is dropped.
 _MOST_WAITING = 1_000
 
@@ -51,7 +53,7 @@ class Journal:
         self._state = state
         self._descriptor = descriptor
         self._session_gone = session_gone
-        self._waiting: queue.SimpleQueue[tuple[events.Event, float] | None] = queue.SimpleQueue()
+        self._waiting: queue.SimpleQueue[tuple[events.Event | None, float] | None] = queue.SimpleQueue()
         self._file = folder.events.open("a", encoding="utf-8")
         self.timeline = Timeline(folder.timeline, self.warn)
         self._summaries = Summaries(folder.tensorboard, self.warn)
@@ -71,6 +73,11 @@ class Journal:
         if isinstance(event, events.Progress) and self._waiting.qsize() > _MOST_WAITING:
             return
         self._waiting.put((event, time.time()))
+
+    def beat(self) -> None:
+        """The master lives: its session hears it, see `jobs.job`."""
+        if self._waiting.empty():
+            self._waiting.put((None, 0.0))
 
     def task_done(self, queue: str, done: int, total: int) -> None:
         """So many tasks of a queue are done; where there are many, that is the job's progress."""
@@ -104,7 +111,10 @@ class Journal:
     def _run(self) -> None:
         while (taken := self._waiting.get()) is not None:
             event, at = taken
-            self._send(event)
+            if event is None:
+                self._write(_BEAT)
+                continue
+            self._write((events.to_json(event) + "\n").encode())
             self._keep(event, at)
             self.timeline.told(event, at)
             self._summaries.told(event, at)
@@ -119,10 +129,9 @@ class Journal:
         self.timeline.close()
         self._summaries.close()
 
-    def _send(self, event: events.Event) -> None:
+    def _write(self, data: bytes) -> None:
         if self._descriptor is None:
             return
-        data = (events.to_json(event) + "\n").encode()
         try:
             while data:
                 data = data[os.write(self._descriptor, data) :]

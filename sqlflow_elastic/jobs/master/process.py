@@ -37,6 +37,7 @@ TERM = "term"
 #: Keys of the machine lie below this one.
 MACHINE = "machine/"
 
+_BEAT_SECONDS = 1.0
 _GRACE_SECONDS = 10.0
 _LONGEST_WAIT_SECONDS = 3600.0
 _LOG_LINES = 15
@@ -93,12 +94,14 @@ class Master:
         address = await self._streams.serve(os.environ.get(HOST_VARIABLE, "127.0.0.1"))
         await self._blocking(write_json, self._folder.master, {"address": address})
         self._watches.start()
+        beating = asyncio.create_task(self._beat())
         try:
             return await self._ended(await self._serve(machine))
         except SQLFlowError as error:  # the store or the cluster is away for good
             self._journal.tell(events.Failed(error))
             return 1
         finally:
+            beating.cancel()
             self._watches.close()
             await self._streams.close()
             self._journal.close()
@@ -128,6 +131,11 @@ class Master:
             if coming.done():
                 event = coming.result()
                 coming = asyncio.ensure_future(self._inbox.get())
+
+    async def _beat(self) -> None:
+        while True:
+            self._journal.beat()
+            await asyncio.sleep(_BEAT_SECONDS)
 
     async def _execute(self, command: protocol.MasterCommand) -> None:
         match command:
