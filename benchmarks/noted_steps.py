@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlflow_elastic.cluster import LocalCluster, Phase, Role
 from sqlflow_elastic.elastic.comm import Communicator, WorldBroken
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 SECONDS = 120.0
 _LOOK_SECONDS = 0.02
+_Found = TypeVar("_Found")
 _NOTE = struct.Struct("<dqqq")
 
 
@@ -175,18 +176,22 @@ class Training:
         statuses = self._cluster.list(self._job.id)
         return {s.name: s.pid for s in statuses if s.role is Role.WORKER and s.phase is Phase.RUNNING and s.pid}
 
-    def world_of(self, size: int, after: int = 0, steps: int = 0) -> WorldChanged:
-        """Wait until a world of so many members, of a version above ``after``, has taken so many steps at each."""
-        deadline = time.monotonic() + SECONDS
-        while True:
-            change = self.changes[-1] if self.changes else None
-            if change is not None and len(change.members) == size and change.version > after:
-                last = [self._last(name) for name in change.members]
-                if all(note and note.version == change.version and note.step >= change.step + steps for note in last):
-                    return change
-            if self._error is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"no world of {size} took {steps} steps") from self._error
-            time.sleep(_LOOK_SECONDS)
+    def world_of(self, size: int, after: int = 0) -> WorldChanged:
+        """Wait for the first world of so many members, of a version above ``after``."""
+
+        def found() -> WorldChanged | None:
+            return next((c for c in tuple(self.changes) if c.version > after and len(c.members) == size), None)
+
+        return self._wait(found, f"no world of {size} after {after}")
+
+    def steps_in(self, world: WorldChanged, steps: int) -> None:
+        """Wait until the last world of all has taken so many steps at each member."""
+
+        def found() -> bool:
+            last = [self._last(name) for name in world.members]
+            return all(note and note.version == world.version and note.step >= world.step + steps for note in last)
+
+        self._wait(lambda: found() or None, f"world {world.version} did not take {steps} steps")
 
     def notes(self, name: str) -> list[Note]:
         """A worker's, so far."""
@@ -208,6 +213,14 @@ class Training:
         """Stop it."""
         self._job.cancel()
         self._thread.join(SECONDS)
+
+    def _wait(self, find: Callable[[], _Found | None], missing: str) -> _Found:
+        deadline = time.monotonic() + SECONDS
+        while (found := find()) is None:
+            if self._error is not None or time.monotonic() > deadline:
+                raise RuntimeError(missing) from self._error
+            time.sleep(_LOOK_SECONDS)
+        return found
 
     def _path(self, name: str) -> Path:
         return _notes(self._folder) / name
