@@ -340,17 +340,6 @@ class CountingByItself(Counting):
     ("layer", "message"),
     [(Counting, r"counts in .*seen.*train alone"), (CountingByItself, r"writes to TensorFlow variables.*train alone")],
 )
-def test_a_state_that_was_taken_on_does_not_depend_on_the_buffers_it_came_in() -> None:
-    crew = full_crew()
-    crew.rewind()
-    taker = crew.trainers[1]
-    buffers = crew.state(0)
-    taker.take_state(buffers)
-    for buffer in buffers:
-        buffer[...] = 1
-    assert equal(crew.state(1), crew.state(0))
-
-
 def test_what_members_cannot_have_in_common_is_an_error_that_says_what_to_do(layer: Any, message: str) -> None:
     numbers = keras.Input((4,), name="numbers")
     ids = keras.Input((2,), dtype="int32", name="ids")
