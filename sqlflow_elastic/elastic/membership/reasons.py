@@ -37,4 +37,4 @@ class Reasons:
             more = f" and {len(joined) - _MOST} more" if len(joined) > _MOST else ""
             told.append(f"{', '.join(joined[:_MOST])}{more} joined")
         self._reasons.clear()
-        return "; ".join(told)
+        return "; ".join(told) or "the members connected again"

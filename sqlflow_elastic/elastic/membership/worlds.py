@@ -331,7 +331,7 @@ class Worlds:
 
     def _retry(self, attempt: Attempt, now: float) -> None:
         """An attempt failed at members who all live. After the second time, the most suspected one is given up."""
-        self._reasons.because(attempt.reason)
+        self._reasons.because(attempt.reason or "the ring broke")
         members = frozenset(attempt.members)
         before, count = self._failed
         if members != before:
