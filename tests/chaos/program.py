@@ -48,14 +48,14 @@ class Fault(StrEnum):
 class Patient(Counting):
     """Counts, at leisure until the file ``hurry`` is there."""
 
-    def __init__(self, run: Run, held: Phase | None, fault: Fault | None, faulty: str) -> None:
+    def __init__(self, run: Run, held: Phase | None, fault: Fault | None, special: str) -> None:
         super().__init__(
             run.folder.path, rows=ROWS, batch_size=BATCH_SIZE, epochs=EPOCHS, checkpoint_steps=_CHECKPOINT_STEPS
         )
         self._hurry = run.folder.path / _HURRY
         self._held = held
         assert run.member is not None
-        self._fault = fault if run.member.name == faulty else None
+        self._fault = fault if run.member.name == special else None
         self._checkpoints = CheckpointFolder(run.folder.checkpoints, run.emit)
         self._marks = Marks(run.folder)
 
@@ -128,18 +128,28 @@ def fail(fault: Fault) -> None:
             os._exit(3)
 
 
-def program(held: Phase | None = None, fault: Fault | None = None, faulty: str = "worker-1") -> str:
+def program(
+    held: Phase | None = None, fault: Fault | None = None, special: str = "worker-1", namespace: str | None = None
+) -> str:
     """The program's text.
 
     Args:
         held: where it stays for ever.
-        fault: what goes wrong after some steps, at the worker ``faulty``.
+        fault: what goes wrong after some steps, at the worker ``special``.
+        namespace: the network namespace that this worker is in.
     """
     values = [None if value is None else str(value) for value in (held, fault)]
-    return f"from tests.chaos.program import main\n\nmain(*{values!r}, {faulty!r})\n"
+    entering = f"if os.environ[WORKER_VARIABLE] == {special!r}:\n    enter({namespace!r})\n" if namespace else ""
+    return (
+        "import os\n\n"
+        "from sqlflow_elastic.elastic.member import WORKER_VARIABLE\n"
+        "from tests.chaos.program import main\n"
+        "from tests.chaos.network import enter\n\n"
+        f"{entering}main(*{values!r}, {special!r})\n"
+    )
 
 
-def main(held: str | None, fault: str | None, faulty: str) -> None:
+def main(held: str | None, fault: str | None, special: str) -> None:
     """What the program does: train, and let every worker that lives to the end note the digest of its state."""
     phase = None if held is None else Phase(held)
     with running("counting") as run:
@@ -147,7 +157,7 @@ def main(held: str | None, fault: str | None, faulty: str) -> None:
         for _ in run.tasks("preparing", 1):
             if phase is Phase.PREPARING:
                 hold(marks, phase)
-        replica = Patient(run, phase, None if fault is None else Fault(fault), faulty)
+        replica = Patient(run, phase, None if fault is None else Fault(fault), special)
         assert run.member is not None
         run.member.train(replica)
         marks.set(f"final-{run.member.name}", digest(replica))
