@@ -117,11 +117,8 @@ class Trainer:
         self._updates = Updates(model, optimizers, self._voice.say)
         self._validation = None
         if validation is not None and (sample_losses is not None or metrics):
-            rows = (
-                len(validation)
-                if settings.validation_steps is None
-                else settings.validation_steps * settings.batch_size
-            )
+            steps = settings.validation_steps
+            rows = len(validation) if steps is None else steps * settings.batch_size
             self._validation = Validation(model, validation, rows, sample_losses, metrics, task)
         self._state = TrainingState(settings, self._extent, model, self._updates.variables)
         self._saver = None
@@ -235,10 +232,9 @@ class Trainer:
         Raises:
             JobError: weights are not finite.
         """
-        position, state = self._state.position, self._state
+        state, position, seconds = self._state, self._state.position, time.monotonic() - self._begun
         check_weights(self._model, position.step)
         state.take_back_best()
-        seconds = time.monotonic() - self._begun
         samples = self._extent.samples(position.step) - self._extent.samples(self._first_step)
         return TrainResult(
             steps=position.step,
@@ -381,9 +377,8 @@ class Trainer:
         return done == self._extent.steps_per_epoch or (done > 0 and position.step == self._extent.steps)
 
     def _end_epoch(self, world: Exchange | None, shares: tuple[float, ...]) -> None:
-        """Validate and report."""
+        """Validate, which may break: until it is done, the epoch is not over. Then report."""
         position = self._state.position
-        # First what may break: until it is done, the epoch is not over.
         metrics = None if self._validation is None else self._validation.run(world, shares)
         samples = self._extent.samples(position.step) - position.epoch * self._extent.rows
         position.loss, position.loss_sum = position.loss_sum / samples, 0.0
