@@ -9,8 +9,10 @@ itself, it takes the servers with it: the kernel ends a child whose parent died 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
+import random
 import shutil
 import signal
 import socket
@@ -227,10 +229,12 @@ def start(folder: Path, *command: str, account: pwd.struct_passwd | None = None)
 
 
 def free_port() -> int:
-    """A port of this machine that nobody listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
+    """A port of this machine that nobody listens on, and that the system gives to nobody who does not ask for it."""
+    given = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    while True:
+        port = random.randrange(10_000, given)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 def _program(package: str, *names: str) -> str:

@@ -20,7 +20,7 @@ KEEP = 20
 
 @contextmanager
 def job_folder(root: Path, forgotten: Callable[[str], None] = lambda job: None) -> Iterator[JobFolder]:
-    """A new folder ``root/j-DATE-TIME-xxxx`` for one job, with an empty one for its logs, for its owner only.
+    """A new folder ``root/j-DATE-TIME-xxxxx`` for one job, with an empty one for its logs, for its owner only.
 
     It stays when the job ends, in whatever way, without what is bulky: see `JobFolder.shrink`. The oldest ones go when
     there are more than `KEEP`; ``forgotten`` is called with the name of each.
@@ -69,7 +69,7 @@ def in_use(folder: JobFolder) -> bool:
 def _make(root: Path) -> tuple[JobFolder, int]:
     """A new folder and its lock. Somebody who looks whether it is in use may be quicker: then another one."""
     while True:
-        folder = JobFolder(root / f"{time.strftime('j-%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}")
+        folder = JobFolder(root / _new_name())
         try:
             folder.path.mkdir(mode=0o700)
         except FileExistsError:
@@ -79,6 +79,12 @@ def _make(root: Path) -> tuple[JobFolder, int]:
             continue
         folder.logs.mkdir()
         return folder, lock
+
+
+def _new_name() -> str:
+    """The name of a job that begins now. Names of one machine sort by time, to the millisecond."""
+    now = time.time()
+    return f"{time.strftime('j-%Y%m%d-%H%M%S', time.localtime(now))}-{int(now * 1000) % 1000:03}{secrets.token_hex(1)}"
 
 
 def _lock(folder: JobFolder, kind: int = fcntl.LOCK_EX) -> int | None:
