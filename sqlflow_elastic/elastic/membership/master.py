@@ -151,14 +151,15 @@ class MasterMachine:
                     return
                 self._adopted()
             self._worlds.settle(now)
-            if desk.staffing:
+            gathers = desk.deadlines.has(Alarm.GATHER)
+            if desk.staffing and not gathers:  # those who live come first: to start others takes its time
                 desk.staffing = False
                 # While somebody has trained to the end, nobody else is needed.
                 if not self._worlds.finished:
                     attempt = self._worlds.attempt
                     self._staff.settle(attempt.ranks if attempt is not None else {}, now)
             self._dealing.settle()
-            if not desk.lost and not desk.staffing:
+            if not desk.lost and not (desk.staffing and not gathers):
                 return
 
     def _lost(self, worker: Worker, why: str, now: float) -> None:

@@ -277,7 +277,8 @@ class Worlds:
         before, workers = self.attempt, self._next()
         members = tuple(worker.name for worker in workers)
         if before is not None:
-            self._let_go([name for name in before.members if name not in members], not members, now)
+            staying = set(members)
+            self._let_go([name for name in before.members if name not in staying], not members, now)
         if not members:
             self.attempt = None
             self._desk.deadlines.clear(Alarm.CHANGE)
