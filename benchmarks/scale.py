@@ -77,11 +77,11 @@ class ListedWatch(Watch):
                 os.eventfd_read(self._event)
         return changed
 
-    def add(self, status: Status) -> None:
+    def add(self, *statuses: Status) -> None:
         with self._lock:
             if not self._changed:
                 os.eventfd_write(self._event, 1)
-            self._changed.append(status)
+            self._changed += statuses
 
     def close(self) -> None:
         os.close(self._event)
@@ -97,8 +97,7 @@ class Listed(Cluster):
     def serve(self) -> None:
         """Hear what has ended."""
         for line in sys.stdin:
-            for name in json.loads(line):
-                self._watch.add(self._status(name, Phase.ENDED))
+            self._watch.add(*(self._status(name, Phase.ENDED) for name in json.loads(line)))
 
     def start(self, spec: ProcessSpec) -> Process:
         self._watch.add(self._status(spec.name, Phase.RUNNING))

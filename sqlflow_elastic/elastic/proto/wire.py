@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from functools import cache
 from typing import Any, cast
 
 from sqlflow_elastic.elastic.membership import messages
@@ -13,12 +14,12 @@ from sqlflow_elastic.elastic.proto import master_pb2
 
 def from_worker(message: FromWorker) -> master_pb2.FromWorker:
     """A worker's message, to be sent."""
-    return master_pb2.FromWorker(**{_slot(message): _pack(message)})
+    return master_pb2.FromWorker(**{_slot(type(message)): _pack(message)})
 
 
 def from_master(message: FromMaster) -> master_pb2.FromMaster:
     """A master's message, to be sent."""
-    return master_pb2.FromMaster(**{_slot(message): _pack(message)})
+    return master_pb2.FromMaster(**{_slot(type(message)): _pack(message)})
 
 
 def worker_message(packed: master_pb2.FromWorker) -> FromWorker:
@@ -31,8 +32,9 @@ def master_message(packed: master_pb2.FromMaster) -> FromMaster:
     return cast("FromMaster", _received(packed))
 
 
-def _slot(message: Any) -> str:
-    return re.sub(r"(?<!^)(?=[A-Z])", "_", type(message).__name__).lower()
+@cache
+def _slot(kind: type) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower()
 
 
 def _pack(message: Any) -> Any:

@@ -7,10 +7,12 @@ cluster and the state store, which block, are asked in threads that the loop wai
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import sys
 import time
+from collections import deque
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +69,8 @@ class Master:
         self._request = JobRequest.from_json(state.read("request"))
         self._spec = spec_of(folder.path.name, self._request)
         self._term = 0
-        self._inbox: asyncio.Queue[protocol.MasterEvent] = asyncio.Queue()
+        self._inbox: deque[protocol.MasterEvent] = deque()
+        self._comes = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._journal = Journal(folder, self._request, state, descriptor, self._session_gone)
         token = folder.token.read_text(encoding="utf-8")
@@ -117,20 +120,21 @@ class Master:
 
     async def _serve(self, machine: MasterMachine) -> protocol.EndJob:
         event: protocol.MasterEvent = protocol.Tick()
-        coming = asyncio.ensure_future(self._inbox.get())
         while True:
             for command in machine.handle(event, self._now()):
                 if isinstance(command, protocol.EndJob):
-                    coming.cancel()
                     return command
                 await self._execute(command)
-            seconds = min(max(0.0, machine.next_wake - self._now()), _LONGEST_WAIT_SECONDS)
-            # Not wait_for, which can lose what comes as the time is up.
-            await asyncio.wait({coming}, timeout=seconds)
-            event = protocol.Tick()
-            if coming.done():
-                event = coming.result()
-                coming = asyncio.ensure_future(self._inbox.get())
+            event = await self._next(machine.next_wake)
+
+    async def _next(self, wake: float) -> protocol.MasterEvent:
+        """What happens next, which is nothing if it is time to wake before that."""
+        if not self._inbox:
+            self._comes.clear()
+            seconds = min(max(0.0, wake - self._now()), _LONGEST_WAIT_SECONDS)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._comes.wait(), seconds)
+        return self._inbox.popleft() if self._inbox else protocol.Tick()
 
     async def _beat(self) -> None:
         while True:
@@ -245,11 +249,12 @@ class Master:
     def _lost(self, name: str) -> None:
         self._put(protocol.Disconnected(name))
 
-    def _put(self, event: protocol.MasterEvent) -> None:
-        self._inbox.put_nowait(event)
+    def _put(self, *events: protocol.MasterEvent) -> None:
+        self._inbox.extend(events)
+        self._comes.set()
 
-    def _put_from_thread(self, event: protocol.MasterEvent) -> None:
-        self._loop.call_soon_threadsafe(self._put, event)
+    def _put_from_thread(self, *events: protocol.MasterEvent) -> None:
+        self._loop.call_soon_threadsafe(self._put, *events)
 
     def _session_gone(self) -> None:
         self._put_from_thread(protocol.Cancelled("the session that started this job is gone"))

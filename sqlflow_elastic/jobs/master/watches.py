@@ -9,10 +9,12 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from sqlflow_elastic.cluster import Cluster, Phase, Role, Status
 from sqlflow_elastic.elastic.membership import master_protocol as protocol
 from sqlflow_elastic.elastic.state import StoreUnavailable, Watch
+from sqlflow_elastic.elastic.state.base import MOST_CHANGES
 from sqlflow_elastic.errors import JobError
 from sqlflow_elastic.jobs.master.journal import Journal
 from sqlflow_elastic.jobs.state import JobState
@@ -35,9 +37,7 @@ class Watches:
         put: takes events, in these threads.
     """
 
-    def __init__(
-        self, job: str, cluster: Cluster, state: JobState, journal: Journal, put: Callable[[protocol.MasterEvent], None]
-    ) -> None:
+    def __init__(self, job: str, cluster: Cluster, state: JobState, journal: Journal, put: Callable[..., None]) -> None:
         self._job = job
         self._cluster = cluster
         self._state = state
@@ -75,29 +75,24 @@ class Watches:
                     select.select([watch.fileno(), self._wake], [], [])
                     if self._closed.is_set():
                         return
-                    for status in watch.next(0.0):
-                        if status.role is Role.WORKER:
-                            self._changed(status)
+                    self._changed([status for status in watch.next(0.0) if status.role is Role.WORKER])
         except JobError as error:
             self._put(protocol.Cancelled(str(error)))
 
-    def _changed(self, status: Status) -> None:
-        if status.phase is Phase.ENDED and self._phases.get(status.name) is not Phase.ENDED:
-            self._journal.timeline.ended(status.name, time.time(), status.exit_code or 0)
-        self._phases[status.name] = status.phase
-        self._put(process_changed(status))
+    def _changed(self, statuses: list[Status]) -> None:
+        # The machine first, since the store takes its time; and at once, so that it knows together who died together.
+        self._put(*map(process_changed, statuses))
+        for status in statuses:
+            if status.phase is Phase.ENDED and self._phases.get(status.name) is not Phase.ENDED:
+                self._journal.timeline.ended(status.name, time.time(), status.exit_code or 0)
+            self._phases[status.name] = status.phase
         workers = Counter(str(phase) for phase in self._phases.values())
         self._journal.workers(workers)
         self._note_pause(workers)
-        value = {
-            "phase": status.phase,
-            "pid": status.pid,
-            "since": status.since,
-            "exit_code": status.exit_code,
-            "preempted": status.preempted,
-        }
         try:
-            self._state.write({f"workers/{status.name}": value})
+            for begin in range(0, len(statuses), MOST_CHANGES):
+                several = statuses[begin : begin + MOST_CHANGES]
+                self._state.write({f"workers/{status.name}": _noted(status) for status in several})
         except StoreUnavailable as error:
             self._journal.warn(f"{error}; SHOW JOB may be behind")
 
@@ -122,6 +117,17 @@ class Watches:
                 self._closed.wait(_PAUSE_SECONDS)
         if asked:
             self._put(protocol.Cancelled("the job was ended by KILL JOB"))
+
+
+def _noted(status: Status) -> dict[str, Any]:
+    """A worker's status for those who look on."""
+    return {
+        "phase": status.phase,
+        "pid": status.pid,
+        "since": status.since,
+        "exit_code": status.exit_code,
+        "preempted": status.preempted,
+    }
 
 
 def process_changed(status: Status) -> protocol.ProcessChanged:
