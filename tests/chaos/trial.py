@@ -104,23 +104,37 @@ class Trial:
     def _run(self) -> None:
         try:
             with job_folder(self._root) as self.folder:
+                self._prepare()
                 self.job = Job(
                     self.folder,
                     self._text,
                     self._cluster,
-                    self.folder.summary,
+                    self._result(),
                     self._asked,
                     state_store=self._state_store,
                 )
                 self._begun.set()
                 for event in self.job.events():
                     self.events.append(event)
-                self.finals = self.marks.having("final-")
-                self.counts = json.loads(self.folder.summary.read_text())["counts"]
+                self._collect()
         except SQLFlowError as error:
             self.error = error
         except BaseException:  # noqa: BLE001 - told by the test
             self.bug = traceback.format_exc()
+
+    # What is different with other programs.
+
+    def _prepare(self) -> None:
+        """Put into the folder what the job needs."""
+
+    def _result(self) -> Path:
+        """What the job leaves."""
+        return self.folder.summary
+
+    def _collect(self) -> None:
+        """Take from the folder of a job that has ended well what is looked at later."""
+        self.finals = self.marks.having("final-")
+        self.counts = json.loads(self.folder.summary.read_text())["counts"]
 
     # What there is to be seen.
 
@@ -201,12 +215,16 @@ class Trial:
 
     def ends(self) -> None:
         """Let it end, and see that each sample of each epoch counts once, in one state that all have come to."""
+        self.succeeds()
+        assert self.counts == [program.EPOCHS] * program.ROWS
+        assert len(self.finals) == 1
+
+    def succeeds(self) -> None:
+        """Let it end, and see that it ends well."""
         program.hurry(self.folder)
         self._await_end()
         if self.error is not None or self.bug:
             raise AssertionError(f"the job failed: {self.error or self.bug}\n{self.told()}")
-        assert self.counts == [program.EPOCHS] * program.ROWS
-        assert len(self.finals) == 1
 
     def fails(self) -> SQLFlowError:
         """Wait for its end; its error."""
