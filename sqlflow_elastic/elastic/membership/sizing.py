@@ -37,6 +37,7 @@ class Sizing:
         self._speeds: dict[int, float] = {}
         self._trial: int | None = None
         self._last_chance = False
+        self._told = False
         fixed = spec.scaling is Scaling.ALL or self._batch is None or self._limit == 1
         self._best = self._limit if fixed else 1
         self._decided = fixed
@@ -80,7 +81,10 @@ class Sizing:
             return None
         if size == self._best:
             self._speeds[size] = speed
-            return self._try(min(2 * size, self._limit)) if self._trial is None and long_enough else None
+            if self._trial is not None:
+                return None
+            larger = min(2 * size, self._limit)
+            return self._try(larger) if long_enough else self._too_late(larger, progress.eta)
         if self._trial is None or size < self._best:
             return None
         if size < self._trial and progress.measured < _PATIENCE_SECONDS:
@@ -99,6 +103,14 @@ class Sizing:
             return self._stay(f"{figures}: {_workers(size)} from now on")
         self._try(larger)
         return f"{figures}: trying {larger}"
+
+    def _too_late(self, larger: int, eta: float) -> str | None:
+        """Said once: a job whose speed falls may become long enough after all."""
+        if self._told:
+            return None
+        self._told = True
+        needed = _REPAYS * _TRIAL_SECONDS
+        return f"{_workers(self._best)}: to try {larger} pays from {needed:.0f} s on, and {eta:.0f} s are left"
 
     def _try(self, size: int) -> str:
         self._trial = size

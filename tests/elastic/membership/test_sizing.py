@@ -66,7 +66,9 @@ def test_nothing_is_tried_before_the_speed_is_settled_and_measured() -> None:
 
 def test_nothing_is_tried_when_the_rest_is_too_short_to_repay_it() -> None:
     decided = sizing(2)
-    assert decided.measured(1, speed(1000, eta=90.0)) is None
+    said = decided.measured(1, speed(1000, eta=90.0))
+    assert said == "1 worker: to try 2 pays from 100 s on, and 90 s are left"
+    assert decided.measured(1, speed(1000, eta=80.0)) is None, "once is enough"
     assert decided.target == 1
 
 
