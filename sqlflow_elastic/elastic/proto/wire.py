@@ -51,7 +51,7 @@ def _pack(message: Any) -> Any:
 
 def _received(packed: Any) -> Any:
     slot = packed.WhichOneof("message")
-    if slot is None:
+    if slot is None or not hasattr(messages, type(getattr(packed, slot)).__name__):
         raise ValueError("a message of an unknown kind")
     return _unpack(getattr(packed, slot))
 
