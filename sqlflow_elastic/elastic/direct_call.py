@@ -14,13 +14,12 @@ class DirectCall:
     Args:
         function: graph code.
         specs: of its arguments: nested `tf.TensorSpec`, None where an argument is None.
-        xla: compile it by XLA.
 
     Attributes:
         function: the concrete function.
     """
 
-    def __init__(self, function: Callable[..., Any], specs: tuple[Any, ...], *, xla: bool = False) -> None:
+    def __init__(self, function: Callable[..., Any], specs: tuple[Any, ...]) -> None:
         leaves = tf.nest.flatten(specs)
 
         def on_leaves(*tensors: tf.Tensor) -> Any:
@@ -28,7 +27,7 @@ class DirectCall:
             nested = [None if leaf is None else next(given) for leaf in leaves]
             return function(*tf.nest.pack_sequence_as(specs, nested))
 
-        traced = tf.function(on_leaves, autograph=False, jit_compile=xla or None)
+        traced = tf.function(on_leaves, autograph=False)
         self.function: Any = traced.get_concrete_function(*(leaf for leaf in leaves if leaf is not None))
 
     def __call__(self, *arguments: Any) -> Any:

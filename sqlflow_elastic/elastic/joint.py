@@ -49,9 +49,6 @@ _SEED_STRIDE = 2_654_435_761
 _SEED = "seed_generator_state"
 #: How the names of operations begin that write to variables.
 _WRITES = ("Assign", "ResourceScatter", "ResourceApply", "ResourceStridedSliceAssign")
-#: Updates of so few variables are compiled by XLA: one pass over each takes half the time. Many take XLA long, and it
-#: gains nothing on them.
-_XLA_VARIABLES = 24
 
 
 @dataclass(frozen=True)
@@ -199,17 +196,13 @@ class JointStep:
         """The function that applies sums like these."""
         given = tf.nest.map_structure(lambda t: tf.TensorSpec((None, *t.shape[1:]), t.dtype), (seeds, tables))
         variables = [variable.value for variable in (*self._model.variables, *self._updates.variables)]
-        few = not tables and len(self._layout.dense) <= _XLA_VARIABLES
-        for xla in (True, False) if few else (False,):
-            apply = DirectCall(self._apply_sums, (tf.TensorSpec(sums.shape, sums.dtype), *given), xla=xla)
-            try:
-                with stand_ins(apply.function, variables + self._updates.scratch):
-                    apply(sums, seeds, tables)
-            except (tf.errors.OpError, ValueError) as error:
-                # Not for XLA, or not for stand-ins: then it is instantiated at the first step.
-                logger.debug("the update cannot be called beside training: %s", error)
-            else:
-                break
+        apply = DirectCall(self._apply_sums, (tf.TensorSpec(sums.shape, sums.dtype), *given))
+        try:
+            with stand_ins(apply.function, variables + self._updates.scratch):
+                apply(sums, seeds, tables)
+        except (tf.errors.OpError, ValueError) as error:
+            # Not for stand-ins: then it is instantiated at the first step.
+            logger.debug("the update cannot be called beside training: %s", error)
         return apply
 
     def _gradients_of(

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import keras
 import tensorflow as tf
 
+from sqlflow_elastic.elastic.dense_updates import update_dense
 from sqlflow_elastic.elastic.row_updates import row_rule, update_rows
 from sqlflow_elastic.errors import JobError
 from sqlflow_elastic.events import Event, Message
@@ -65,7 +66,7 @@ class Updates:
             pairs = [(of[id(variable)], variable) for variable in variables if of.get(id(variable)) is not None]
             dense = [pair for pair in pairs if not self._by_rows(optimizer, *pair)]
             if dense:
-                optimizer.apply(*([tf.convert_to_tensor(g) for g, _ in dense], [v for _, v in dense]))
+                update_dense(optimizer, [tf.convert_to_tensor(g) for g, _ in dense], [v for _, v in dense])
             else:
                 optimizer.iterations.assign_add(1)
 
