@@ -43,8 +43,8 @@ def _pack(message: Any) -> Any:
         value = getattr(message, field.name)
         if dataclasses.is_dataclass(value):
             value = _pack(value)
-        elif isinstance(value, tuple):
-            value = [_pack(one) if dataclasses.is_dataclass(one) else one for one in value]
+        elif isinstance(value, tuple) and value and dataclasses.is_dataclass(value[0]):
+            value = [_pack(one) for one in value]
         values[field.name] = value
     return getattr(master_pb2, type(message).__name__)(**values)
 
