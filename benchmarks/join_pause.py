@@ -41,14 +41,13 @@ def main() -> int:
         come_first()
     joins: list[tuple[WorldChanged, WorldChanged]] = []
     with training(NETWORK, WORKERS) as job:
-        world = job.world_of(WORKERS)
+        world = job.settled(WORKERS, STEPS)
         for turn in range(arguments.joins):
-            job.steps_in(world, STEPS)
             os.kill(job.pids()[world.members[turn % WORKERS]], signal.SIGTERM)
             smaller = job.world_of(WORKERS - 1, after=world.version)
-            world = job.world_of(WORKERS, after=smaller.version)
-            joins.append((smaller, world))
-        job.steps_in(world, STEPS)
+            larger = job.world_of(WORKERS, after=smaller.version)
+            joins.append((job.changes[job.changes.index(larger) - 1], larger))
+            world = job.settled(WORKERS, STEPS)
         job.close()
         parts = [_slowest(job, before, after) for before, after in joins]
     print(f"{'join':>4}" + "".join(f"{name:>16}" for name in parts[0]))

@@ -184,14 +184,18 @@ class Training:
 
         return self._wait(found, f"no world of {size} after {after}")
 
-    def steps_in(self, world: WorldChanged, steps: int) -> None:
-        """Wait until the last world of all has taken so many steps at each member."""
+    def settled(self, size: int, steps: int) -> WorldChanged:
+        """Wait until the newest world has so many members and has taken so many steps at each."""
 
-        def found() -> bool:
+        def found() -> WorldChanged | None:
+            world = self.changes[-1] if self.changes else None
+            if world is None or len(world.members) != size:
+                return None
             last = [self._last(name) for name in world.members]
-            return all(note and note.version == world.version and note.step >= world.step + steps for note in last)
+            enough = all(note and note.version == world.version and note.step >= world.step + steps for note in last)
+            return world if enough else None
 
-        self._wait(lambda: found() or None, f"world {world.version} did not take {steps} steps")
+        return self._wait(found, f"no world of {size} took {steps} steps")
 
     def notes(self, name: str) -> list[Note]:
         """A worker's, so far."""

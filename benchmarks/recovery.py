@@ -49,12 +49,10 @@ def main() -> int:
         come_first()
     kills = []
     with training(NETWORK, WORKERS) as job:
-        world = job.world_of(WORKERS)
+        world = job.settled(WORKERS, STEPS)
         for turn in range(arguments.kills):
-            job.steps_in(world, STEPS)
             kills.append(_kill(job, world, world.members[turn % WORKERS]))
-            world = job.world_of(WORKERS, after=kills[-1].version)
-        job.steps_in(world, STEPS)
+            world = job.settled(WORKERS, STEPS)
         job.close()
         parts = [_last_survivor(job, kill) for kill in kills]
     print(f"{'kill':>4}" + "".join(f"{name:>18}" for name in parts[0]))
