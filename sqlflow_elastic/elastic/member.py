@@ -79,9 +79,10 @@ class Member:
         #: Whether worlds of several may come that the replica is not warm for.
         self._company = int(os.environ.get(MOST_VARIABLE, "1")) > 1
         self._up = False
+        self._stream = MasterStream(lambda: _master_address(folder.master), token, self._inbox.put)
+        # The last, as it uses all the others.
         self._thread = threading.Thread(target=self._serve, name="member", daemon=True)
         self._thread.start()
-        self._stream = MasterStream(lambda: _master_address(folder.master), token, self._inbox.put)
 
     def tell(self, event: events.Event) -> None:
         """An event for the session."""
