@@ -23,5 +23,10 @@ def main() -> int:
     return 1 if missed else 0
 
 
+def _is_one(path: Path) -> bool:
+    """Whether a file is a benchmark, and not a part of others."""
+    return not path.stem.startswith("_") and 'if __name__ == "__main__":' in path.read_text(encoding="utf-8")
+
+
 if __name__ == "__main__":
     sys.exit(main())
