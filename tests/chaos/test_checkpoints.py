@@ -14,8 +14,6 @@ from sqlflow_elastic.cluster import LocalCluster, Role
 from sqlflow_elastic.elastic.folder import JobFolder
 from tests.chaos.trial import Trial
 
-NEWEST_FIRST = -1
-
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
@@ -90,6 +88,7 @@ def test_training_goes_on_when_the_disk_of_the_checkpoints_is_full(
 def test_a_damaged_checkpoint_is_passed_over(cluster: LocalCluster, tmp_path: Path) -> None:
     with Trial(cluster, tmp_path) as trial:
         trial.until_it_trains(3)
+        trial.until(lambda: len(checkpoints(trial.folder)) > 1, "there are two checkpoints")
         workers = trial.processes(Role.WORKER)
         for worker in workers:
             trial.strike(worker, signal.SIGSTOP)
