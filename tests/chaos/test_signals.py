@@ -95,6 +95,18 @@ def test_a_master_that_hangs_for_good_is_followed_by_another(cluster: LocalClust
         trial.ends()
 
 
+def test_a_job_whose_masters_are_killed_again_and_again_is_given_up(cluster: LocalCluster, tmp_path: Path) -> None:
+    with Trial(cluster, tmp_path) as trial:
+        trial.until_it_trains(3)
+        while not trial.over:
+            for master in trial.processes(Role.MASTER):
+                trial.strike(master)
+        error = trial.fails()
+        assert isinstance(error, JobError)
+        assert "was ended by SIGKILL 11 times" in str(error)
+        assert trial.processes() == []
+
+
 def test_all_comes_back_when_the_fork_server_is_killed(cluster: LocalCluster, tmp_path: Path) -> None:
     with Trial(cluster, tmp_path) as trial:
         trial.until_it_trains(3)
