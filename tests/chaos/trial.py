@@ -254,8 +254,14 @@ class Trial:
     @property
     def master(self) -> Status:
         """The process of the job's master, when there is one."""
-        self.until(lambda: len(self.processes(Role.MASTER)) == 1, "there is a master")
-        return self.processes(Role.MASTER)[0]
+        found: list[Status] = []
+
+        def is_there() -> bool:
+            found[:] = self.processes(Role.MASTER)
+            return len(found) == 1
+
+        self.until(is_there, "there is a master")
+        return found[0]
 
     # Where it stands.
 
