@@ -1,9 +1,9 @@
 """Who trains a model cannot be seen in its weights: one worker, several, or workers that come, die and go.
 
 What may differ is the order of float additions, and so the rounding. Weights are compared by variable: the norm of the
-difference by the norm. The large network has no kinks: with ReLUs, float32 rounding sends a sample to the other side of
-one in some step, for which Adam gives the weights of that unit another direction; measured: 1e-3, most of it in the
-weights of one unit, where tanh leaves 2e-7. In float64 both leave 1e-15.
+difference by the norm. The large network has no kinks: with ReLUs and Adam it ends up to 4e-3 apart in float32, most of
+it in the weights of one unit, where tanh ends 2e-7 apart; in float64 it ends 1e-16 apart, so it is rounding that ReLUs
+make larger (a sample that rounding sends to the other side of a kink would do that).
 """
 
 from __future__ import annotations
