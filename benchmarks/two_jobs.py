@@ -36,9 +36,9 @@ from tests.elastic import counting
 SLOTS, WORKERS = 24, 13
 #: Divides into as many whole samples for 13 workers as for 11.
 BATCH = 13 * 11 * 4
-BATCHES_OF_EPOCH = 2
+BATCHES_OF_EPOCH = 1
 #: Of a step of 13 workers.
-STEP_SECONDS = 0.1
+STEP_SECONDS = 0.2
 SUBMITTED_AFTER = 1.0
 TIME_BOUND, FIRST_STEP_BOUND, USE_BOUND = 0.62, 3.0, 0.95
 #: What workers import; no TensorFlow, so that 24 of them fit.
@@ -192,7 +192,7 @@ def _mean(points: Sequence[tuple[float, float]], begin: float, end: float) -> fl
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=22.0)
+    parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--plot", type=Path)
     arguments = parser.parse_args()
     steps = round(arguments.seconds / STEP_SECONDS / BATCHES_OF_EPOCH) * BATCHES_OF_EPOCH
