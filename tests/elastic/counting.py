@@ -93,6 +93,8 @@ class Counting:
         self.worlds.append(size)
         self._measured = (time.monotonic(), self.step)
         while not self.finished:
+            if world is None and stop():
+                return False
             first = self.step % self._per_epoch * self._batch_size
             batch = np.arange(first, min(first + self._batch_size, len(self.counts)))
             mine = np.array_split(batch, size)[rank]
