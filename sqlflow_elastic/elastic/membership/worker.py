@@ -304,8 +304,8 @@ class WorkerMachine:
                 self.step, self._doing, self._stood_at = step, _Doing.WAITING, now
                 # Without an order for the next world it is another member's flag, whose order is on its way.
                 self._broke(version, None, "stopped between two steps")
-            case RingBroke(version, step, suspect, reason):
-                self.step, self._doing, self._stood_at = step, _Doing.WAITING, now
+            case RingBroke(version, step, suspect, reason, waited):
+                self.step, self._doing, self._stood_at = step, _Doing.WAITING, now - waited
                 self._broke(version, suspect, reason)
             case TrainingDone(step):
                 self.step, self._doing, self.standing = step, _Doing.PROGRAM, Standing.FINISHED

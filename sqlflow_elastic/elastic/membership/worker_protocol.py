@@ -90,13 +90,15 @@ class BoundaryReached:
 class RingBroke:
     """Ends `Take`, before or after `StateTaken`: the ring broke or was aborted.
 
-    ``step`` is what is applied; `NO_STATE` for one that had no state and did not get it.
+    ``step`` is what is applied; `NO_STATE` for one that had no state and did not get it. ``waited``: seconds since that
+    step was applied, or since the state was taken; a member that hangs lets the others wait for long.
     """
 
     version: int
     step: int
     suspect: int | None
     reason: str
+    waited: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -155,6 +155,17 @@ def test_a_broken_ring_is_told() -> None:
     assert worker.machine.running == 0
 
 
+def test_a_pause_counts_from_the_last_step() -> None:
+    worker = running()
+    worker.now = 8.0
+    worker(RingBroke(1, 9, 1, "it is silent", waited=5.0))
+    worker.hears(prepare(2))
+    worker(Connected(2, 9))
+    worker.hears(Commit(2, 0, (), 9))
+    worker.now = 8.5
+    assert worker(StateTaken(2, 9)) == [Say(Running(2, 9, 5.5))]
+
+
 def test_a_stop_that_nobody_ordered_is_told() -> None:
     worker = running()
     assert worker(BoundaryReached(1, 9)) == [Say(Broken(1, 9, None, "stopped between two steps"))]
