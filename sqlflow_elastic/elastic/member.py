@@ -7,6 +7,7 @@ one waits in. What is to be done says `membership.worker.WorkerMachine`, which o
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import os
 import queue
@@ -21,10 +22,12 @@ from typing import Any, NoReturn, TypeAlias, get_args
 
 from sqlflow_elastic import events
 from sqlflow_elastic.elastic.comm import Communicator, Endpoint, Place, WireDtype, WorldBroken
+from sqlflow_elastic.elastic.cores import keep_to, kept_to, share
 from sqlflow_elastic.elastic.folder import JobFolder
 from sqlflow_elastic.elastic.master_stream import Lost, MasterStream, Up
 from sqlflow_elastic.elastic.membership import worker_protocol as protocol
 from sqlflow_elastic.elastic.membership.messages import NO_STATE, Commit, FromMaster, Prepare, Progress, Told
+from sqlflow_elastic.elastic.membership.spec import Scaling
 from sqlflow_elastic.elastic.membership.worker import WorkerMachine
 from sqlflow_elastic.elastic.replica import Replica, Speeds
 from sqlflow_elastic.elastic.timeline import Spans
@@ -34,6 +37,8 @@ from sqlflow_elastic.errors import SQLFlowError
 WORKER_VARIABLE = "SQLFLOW_ELASTIC_WORKER"
 #: Environment variable: how many workers the job may have.
 MOST_VARIABLE = "SQLFLOW_ELASTIC_WORKERS"
+#: Environment variable: how many of them it takes, a `Scaling`.
+SCALING_VARIABLE = "SQLFLOW_ELASTIC_SCALING"
 #: Environment variable: the numeric address at which the other workers reach this one; by default on this machine only.
 HOST_VARIABLE = "SQLFLOW_ELASTIC_HOST"
 
@@ -67,7 +72,9 @@ class Member:
         token = folder.token.read_text(encoding="utf-8")
         self.name = name
         self.spans = Spans()
-        self._endpoint = Endpoint(token.encode(), os.environ.get(HOST_VARIABLE, "127.0.0.1"))
+        host = os.environ.get(HOST_VARIABLE, "127.0.0.1")
+        self._one_machine = ipaddress.ip_address(host).is_loopback
+        self._endpoint = Endpoint(token.encode(), host)
         self._machine = WorkerMachine(name, self._endpoint.address)
         self._inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._orders: queue.SimpleQueue[Order] = queue.SimpleQueue()
@@ -76,11 +83,16 @@ class Member:
         self._aborted: tuple[int, str] = (0, "")
         self._boundary_of = 0
         self._replica: Replica | None = None
+        self._most = int(os.environ.get(MOST_VARIABLE, "1"))
         #: Whether worlds of several may come that the replica is not warm for.
-        self._company = int(os.environ.get(MOST_VARIABLE, "1")) > 1
+        self._company = self._most > 1
         self._up = False
         self._stream = MasterStream(lambda: _master_address(folder.master), token, self._inbox.put)
         # The last, as it uses all the others.
+        self._cores = os.sched_getaffinity(0)
+        if self._one_machine and self._company and (name != _FIRST_WORKER or _takes_all()):
+            # Before TensorFlow counts them. One that begins alone may stay alone, and takes all.
+            keep_to(share(sorted(self._cores), os.getpid() % self._most, self._most))
         self._thread = threading.Thread(target=self._serve, name="member", daemon=True)
         self._thread.start()
 
@@ -109,6 +121,7 @@ class Member:
         Raises: what `Replica.run` raises, but `WorldBroken`.
         """
         self._replica = replica
+        keep_to(self._cores)
         # The first one has nobody to keep waiting: it begins, and warms up for company aside.
         if self._company and self.name != _FIRST_WORKER:
             self._warm_up(replica)
@@ -198,7 +211,7 @@ class Member:
                 self._company = False
                 threading.Thread(target=self._warm_up, args=(replica,), name="warming", daemon=True).start()
             self.spans.progress(replica.step)
-            finished = replica.run(ring if ring.place.size > 1 else None, shares, lambda: self._boundary_of >= version)
+            finished = self._run(ring, shares, lambda: self._boundary_of >= version, replica)
         except WorldBroken as broken:
             self._inbox.put(protocol.RingBroke(version, replica.step, broken.suspect, broken.reason))
             return False
@@ -209,6 +222,15 @@ class Member:
         else:
             self._inbox.put(protocol.BoundaryReached(version, replica.step))
         return finished
+
+    def _run(self, ring: Communicator, shares: tuple[float, ...], stop: Callable[[], bool], replica: Replica) -> bool:
+        place = ring.place
+        if place.size == 1:
+            return replica.run(None, shares, stop)
+        if not self._one_machine:
+            return replica.run(ring, shares, stop)
+        with kept_to(share(sorted(self._cores), place.rank, place.size), self._cores):
+            return replica.run(ring, shares, stop)
 
     def _share_state(self, ring: Communicator, commit: Commit, replica: Replica) -> None:
         is_root = ring.place.rank == commit.root
@@ -308,6 +330,11 @@ class Member:
                 os._exit(0)
             case _:
                 self._orders.put(command)
+
+
+def _takes_all() -> bool:
+    """Whether a job takes all workers that it may have."""
+    return os.environ.get(SCALING_VARIABLE) == Scaling.ALL
 
 
 def _master_address(path: Path) -> str | None:

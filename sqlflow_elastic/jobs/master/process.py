@@ -19,7 +19,7 @@ from typing import Any
 from sqlflow_elastic import events
 from sqlflow_elastic.cluster import CLUSTER_VARIABLE, AlreadyStarted, Cluster, ProcessSpec, Role, connect
 from sqlflow_elastic.elastic.folder import EVENTS_VARIABLE, JOB_VARIABLE, JobFolder, write_json
-from sqlflow_elastic.elastic.member import HOST_VARIABLE, MOST_VARIABLE, WORKER_VARIABLE
+from sqlflow_elastic.elastic.member import HOST_VARIABLE, MOST_VARIABLE, SCALING_VARIABLE, WORKER_VARIABLE
 from sqlflow_elastic.elastic.membership import master_protocol as protocol
 from sqlflow_elastic.elastic.membership.master import MasterMachine
 from sqlflow_elastic.elastic.membership.messages import FromWorker, TaskAccepted, TaskWanted, Told
@@ -185,6 +185,7 @@ class Master:
                 JOB_VARIABLE: str(self._folder.path),
                 WORKER_VARIABLE: name,
                 MOST_VARIABLE: str(self._spec.most),
+                SCALING_VARIABLE: self._spec.scaling,
             },
             job=self._spec.job,
             name=name,
