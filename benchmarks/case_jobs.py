@@ -69,13 +69,17 @@ class Told:
 
 def before_others() -> None:
     """Have this process and those it starts get most of a core that other work wants too, if that is allowed."""
-    with contextlib.suppress(PermissionError):
+    with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, 0, _PRIORITY)
+        # Where processes are scheduled by session, that of this one counts.
+        Path("/proc/self/autogroup").write_text(str(_PRIORITY))
 
 
 def main(options: dict[str, Any]) -> None:
     """Train, as a worker or alone, to the end."""
     task = Task(**options)
+    if os.getpriority(os.PRIO_PROCESS, 0) == _PRIORITY:
+        before_others()  # it has a session of its own
     if task.cores:
         # Before TensorFlow counts them.
         number = int(os.environ.get(WORKER_VARIABLE, "0").removeprefix("worker-"))
