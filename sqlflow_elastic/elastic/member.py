@@ -203,6 +203,13 @@ class Member:
         if ring is None:
             raise RuntimeError(f"told to run in world {commit.version} without a ring")
         version = commit.version
+        stepped = time.monotonic()
+
+        def stop() -> bool:
+            nonlocal stepped
+            stepped = time.monotonic()  # it is asked before each step
+            return self._boundary_of >= version
+
         try:
             with self.spans.span("work", f"state of world {version}"):
                 self._share_state(ring, commit, replica)
@@ -211,9 +218,10 @@ class Member:
                 self._company = False
                 threading.Thread(target=self._warm_up, args=(replica,), name="warming", daemon=True).start()
             self.spans.progress(replica.step)
-            finished = self._run(ring, shares, lambda: self._boundary_of >= version, replica)
+            finished = self._run(ring, shares, stop, replica)
         except WorldBroken as broken:
-            self._inbox.put(protocol.RingBroke(version, replica.step, broken.suspect, broken.reason))
+            waited = time.monotonic() - stepped
+            self._inbox.put(protocol.RingBroke(version, replica.step, broken.suspect, broken.reason, waited))
             return False
         finally:
             self.spans.pause(replica.step)
