@@ -69,7 +69,8 @@ def sample_seconds(case: str, cores: tuple[int, int]) -> tuple[float, float]:
     Raises:
         RuntimeError: they did not come so far.
     """
-    batch = CASES[case]().batch_size
+    of_case = CASES[case]()
+    batch, rows = of_case.batch_size, len(of_case.labels)
     alone, worker = (Task(case, batch, WAYS[case], (core,)) for core in cores)
     deadline = time.monotonic() + DEADLINE_SECONDS
     jobs: list[Told] = []
@@ -81,8 +82,9 @@ def sample_seconds(case: str, cores: tuple[int, int]) -> tuple[float, float]:
             if not isinstance(now.event, Progress) or now.event.phase != "training":
                 continue
             if begun is None:
-                # When both take steps.
-                begun = now.at + WARM_UP_SECONDS if marks(output) else None
+                # When both have met an epoch's end, whose short batch has a graph of its own.
+                both = now.event.done * batch > rows and any(mark.samples > rows for mark in marks(output))
+                begun = now.at + WARM_UP_SECONDS if both else None
             elif now.at >= begun:
                 jobs.append(now)
                 if now.at - jobs[0].at >= SECONDS:
