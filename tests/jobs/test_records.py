@@ -27,10 +27,15 @@ Write = Callable[..., None]
 
 
 @pytest.fixture(params=["folders", "etcd"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> str | None:
-    """URL of the store of states."""
-    if request.param == "folders":
-        return None
+def store(request: pytest.FixtureRequest) -> str | None:
+    """URL of the store of states; None for those in the jobs' folders."""
+    url: str | None = None if request.param == "folders" else request.getfixturevalue("etcd")
+    return url
+
+
+@pytest.fixture
+def etcd(tmp_path: Path) -> str:
+    """URL of a store of states of several machines."""
     if (url := os.environ.get(ETCD_VARIABLE)) is None:
         pytest.skip(f"{ETCD_VARIABLE} names no etcd")
     return f"{url.rstrip('/')}/{tmp_path.name}"
@@ -39,7 +44,10 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> str | None:
 @pytest.fixture
 def write(store: str | None) -> Write:
     """Writes keys of a job's state."""
+    return writer(store)
 
+
+def writer(store: str | None) -> Write:
     def write(folder: JobFolder, **keys: Any) -> None:
         with open_store(state_url(folder, store)) as state:
             state.write({key.replace("__", "/"): json.dumps(value).encode() for key, value in keys.items()})
@@ -136,26 +144,23 @@ def test_a_folder_that_is_just_being_made_is_no_job_yet(tmp_path: Path) -> None:
         assert not folder.state.exists()
 
 
-def test_jobs_of_other_machines_are_seen(tmp_path: Path, store: str | None, write: Write) -> None:
-    if store is None:
-        pytest.skip("states in folders are of one machine")
+def test_jobs_of_other_machines_are_seen(tmp_path: Path, etcd: str) -> None:
     folder = JobFolder(tmp_path / "elsewhere" / "j-20260101-000000-aaaa")
-    write(folder, request=REQUEST.to_json(), status=RUNNING)
-    found = records(tmp_path, store)[folder.path.name]
+    writer(etcd)(folder, request=REQUEST.to_json(), status=RUNNING)
+    found = records(tmp_path, etcd)[folder.path.name]
     assert found is not None
     assert found.stage is Stage.RUNNING
 
 
-def test_a_forgotten_job_leaves_nothing_in_the_store(tmp_path: Path, store: str | None, write: Write) -> None:
-    if store is None:
-        pytest.skip("states in folders go with them")
+def test_a_forgotten_job_leaves_nothing_in_the_store(tmp_path: Path, etcd: str) -> None:
+    write = writer(etcd)
     kept, gone = JobFolder(tmp_path / "j-1"), JobFolder(tmp_path / "j-10")
     for folder in (kept, gone):
         write(folder, request=REQUEST.to_json(), status=ENDED, **{f"tasks__{n}": n for n in range(100)})
     write(gone, **{f"more__{n}": n for n in range(100)})
-    forget_job(store, "j-10")
-    assert list(records(tmp_path, store)) == ["j-1"]
-    with open_store(store) as state:
+    forget_job(etcd, "j-10")
+    assert list(records(tmp_path, etcd)) == ["j-1"]
+    with open_store(etcd) as state:
         assert len(state.list("")) == 102
 
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import pwd
 import signal
 import sqlite3
 import stat
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -106,12 +109,25 @@ def test_a_store_in_no_folder_cannot_be_made(tmp_path: Path) -> None:
         open_store(str(tmp_path / "nowhere" / "state.db"))
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_a_file_that_may_not_be_read_is_told(path: str) -> None:
-    open_store(path).close()
-    Path(path).chmod(0)
-    with pytest.raises(StoreUnavailable, match="cannot be"):
-        open_store(path)
+def test_a_file_that_may_not_be_read_is_told() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "state.db"
+        open_store(str(path)).close()
+        path.chmod(0)
+        with somebody_else(), pytest.raises(StoreUnavailable, match="cannot be"):
+            open_store(str(path))
+
+
+@contextmanager
+def somebody_else() -> Iterator[None]:
+    """Root may read everything; within, this process is nobody."""
+    own = os.geteuid()
+    if own == 0:
+        os.seteuid(pwd.getpwnam("nobody").pw_uid)
+    try:
+        yield
+    finally:
+        os.seteuid(own)
 
 
 def test_a_removed_or_replaced_file_is_not_written_in_vain(path: str) -> None:
