@@ -28,6 +28,7 @@ from sqlflow_elastic.elastic.master_stream import Lost, MasterStream, Up
 from sqlflow_elastic.elastic.membership import worker_protocol as protocol
 from sqlflow_elastic.elastic.membership.messages import NO_STATE, Commit, FromMaster, Prepare, Progress, Told
 from sqlflow_elastic.elastic.membership.spec import Scaling
+from sqlflow_elastic.elastic.membership.staff import FIRST_WORKER
 from sqlflow_elastic.elastic.membership.worker import WorkerMachine
 from sqlflow_elastic.elastic.replica import Replica, Speeds
 from sqlflow_elastic.elastic.timeline import Spans
@@ -43,7 +44,6 @@ SCALING_VARIABLE = "SQLFLOW_ELASTIC_SCALING"
 HOST_VARIABLE = "SQLFLOW_ELASTIC_HOST"
 
 _FIRST_HEARTBEAT = 0.5
-_FIRST_WORKER = "worker-0"
 _CLOSE_SECONDS = 5.0
 
 _FROM_MASTER = get_args(FromMaster)
@@ -90,8 +90,10 @@ class Member:
         self._stream = MasterStream(lambda: _master_address(folder.master), token, self._inbox.put)
         # The last, as it uses all the others.
         self._cores = os.sched_getaffinity(0)
-        if self._one_machine and self._company and (name != _FIRST_WORKER or _takes_all()):
-            # Before TensorFlow counts them. One that begins alone may stay alone, and takes all.
+        #: Whether it has threads for cores that others may come to share: one that begins alone may stay alone.
+        self.takes_all_cores = self._one_machine and self._company and name == FIRST_WORKER and not _takes_all()
+        if self._one_machine and self._company and not self.takes_all_cores:
+            # Before TensorFlow counts them.
             keep_to(share(sorted(self._cores), os.getpid() % self._most, self._most))
         self._thread = threading.Thread(target=self._serve, name="member", daemon=True)
         self._thread.start()
@@ -123,7 +125,7 @@ class Member:
         self._replica = replica
         keep_to(self._cores)
         # The first one has nobody to keep waiting: it begins, and warms up for company aside.
-        if self._company and self.name != _FIRST_WORKER:
+        if self._company and self.name != FIRST_WORKER:
             self._warm_up(replica)
         self._inbox.put(protocol.WarmedUp())
         shares: tuple[float, ...] = ()

@@ -25,6 +25,7 @@ from sqlflow_elastic import events
 from sqlflow_elastic.elastic.folder import EVENTS_VARIABLE, JOB_VARIABLE, JobFolder
 from sqlflow_elastic.elastic.member import WORKER_VARIABLE, Exit, Member
 from sqlflow_elastic.elastic.snapshot import MANIFEST, Snapshot
+from sqlflow_elastic.elastic.spinning import stop_spinning
 from sqlflow_elastic.errors import DataError, JobCancelled, ModelStoreError, SQLFlowError, StorageError
 from sqlflow_elastic.models.artifact import Artifact, load_artifact
 
@@ -171,6 +172,8 @@ def _begin(name: str) -> Run:
         folder = JobFolder(Path(os.environ[JOB_VARIABLE]))
         if (worker := os.environ.get(WORKER_VARIABLE)) is not None:
             member = Member(folder, worker)
+            if member.takes_all_cores:
+                stop_spinning()
             return Run(folder, member.tell, member, stop=member.terminate)
         descriptor = int(os.environ[EVENTS_VARIABLE])
         return Run(folder, lambda event: _send(descriptor, event))

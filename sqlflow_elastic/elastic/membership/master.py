@@ -308,6 +308,7 @@ class MasterMachine:
                 self._desk.persist({"sizing": self._sizing.to_json()})
                 self._desk.inform(decided)
                 self._desk.staffing = True
+                self._staff.renew_the_first()
 
     def _turn_away(self, name: str, worker: Worker | None, now: float) -> None:
         """A worker that is not, or no more, one of the job's."""

@@ -50,6 +50,11 @@ class Sizing:
             self._speeds = {int(size): float(speed) for size, speed in stored["speeds"].items()}
 
     @property
+    def grown(self) -> bool:
+        """Whether it is decided, after trials, that a job takes more than the one worker that it began with."""
+        return self._decided and bool(self._speeds) and self._best > 1
+
+    @property
     def target(self) -> int:
         """How many workers the job takes, by what is known now."""
         return self._trial or self._best

@@ -13,6 +13,9 @@ from sqlflow_elastic.elastic.membership.messages import Release, Standing
 from sqlflow_elastic.elastic.membership.restarts import Restarts
 from sqlflow_elastic.elastic.membership.sizing import Sizing
 
+#: The worker that a job begins with.
+FIRST_WORKER = "worker-0"
+
 
 class Staff:
     """Sees to it that there are as many workers as the job takes.
@@ -26,6 +29,13 @@ class Staff:
         self._sizing = sizing
         self._named = int(stored.get("names", 0))
         self.restarts = Restarts(desk.spec.backoff, desk.spec.longest_backoff)
+
+    def renew_the_first(self) -> None:
+        """The worker that began alone has threads for all cores; one that takes its share of them replaces it."""
+        first = self._desk.workers.get(FIRST_WORKER)
+        if self._sizing.grown and first is not None and not first.leaving:
+            self._desk.inform(f"{FIRST_WORKER}, which uses all cores, makes room for one that takes its share")
+            self._desk.commands.append(EndWorker(FIRST_WORKER, kill=False))
 
     def settle(self, members: Mapping[str, int], now: float) -> None:
         """Start workers that lack, release those too many, but for ``members``: a world change lets go of them."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from sqlflow_elastic.elastic.membership.master_protocol import EndWorker
 from sqlflow_elastic.elastic.membership.messages import Progress, Release
 from sqlflow_elastic.elastic.membership.sizing import Sizing
 from sqlflow_elastic.elastic.membership.spec import JobSpec, Scaling
@@ -112,6 +113,21 @@ def test_a_new_master_does_not_try_again() -> None:
 @pytest.mark.parametrize(("spec", "target"), [((8, 64, Scaling.ALL), 8), ((8, 3, Scaling.ALL), 3), ((8, None), 8)])
 def test_all_takes_all_that_have_something_to_do(spec: tuple[int, int | None], target: int) -> None:
     assert Sizing(JobSpec("job", *spec)).target == target
+
+
+def test_the_worker_that_began_alone_is_replaced_when_others_stay() -> None:
+    job = Job(2, scaling=Scaling.FASTEST)
+    job.warms(A)
+    job.runs(A, step=-1)
+    job.hears(A, speed(1_000))
+    job.warms(B)
+    job.runs(A, B)
+    commands = job.hears(A, Progress(2, 200, 1_800.0, 0.0, 2.0, True, 600.0))
+    assert EndWorker(A, kill=False) in commands
+    assert job.told[-2:] == [
+        Message("2 workers 1,800 samples/s, 1 worker 1,000: 2 workers from now on"),
+        Message("worker-0, which uses all cores, makes room for one that takes its share"),
+    ]
 
 
 def test_a_worker_that_does_not_help_is_released_with_the_figures() -> None:
