@@ -9,7 +9,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
-SERVERS := mariadb-server mariadb-client postgresql etcd-server
+SERVERS := mariadb-server mariadb-client postgresql etcd-server iproute2
 READY := $(VENV)/.ready
 PYTEST_WORKERS ?= 2
 
