@@ -116,6 +116,7 @@ def test_workers_that_die_go_and_come_come_to_the_weights_of_one(
         trial.until_it_trains(3)
         for worker in trial.processes(Role.WORKER):
             trial.strike(worker)
-        trial.until_it_trains(2)
+        trial.until(lambda: any(trial.world_of(size)() for size in (1, 2, 3)), "others train")
+        trial.until_it_gets_on()
         trial.succeeds()
     assert difference(trial.weights, alone) < BOUNDS[training.wide]
