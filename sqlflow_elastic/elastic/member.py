@@ -88,13 +88,13 @@ class Member:
         self._company = self._most > 1
         self._up = False
         self._stream = MasterStream(lambda: _master_address(folder.master), token, self._inbox.put)
-        # The last, as it uses all the others.
         self._cores = os.sched_getaffinity(0)
         #: Whether it has threads for cores that others may come to share: one that begins alone may stay alone.
         self.takes_all_cores = self._one_machine and self._company and name == FIRST_WORKER and not _takes_all()
         if self._one_machine and self._company and not self.takes_all_cores:
             # Before TensorFlow counts them.
             keep_to(share(sorted(self._cores), os.getpid() % self._most, self._most))
+        # The last, as it uses all the others.
         self._thread = threading.Thread(target=self._serve, name="member", daemon=True)
         self._thread.start()
 
