@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import queue
@@ -10,7 +9,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import replace
+from functools import partial
 
 from sqlflow_elastic import events
 from sqlflow_elastic.elastic.folder import JobFolder
@@ -86,16 +86,16 @@ class Journal:
 
     def workers(self, phases: Mapping[str, int]) -> None:
         """So many worker processes are in each phase."""
-        self._serve(workers=phases)
+        self._serve(lambda figures: replace(figures, workers=phases))
         self.timeline.slots(self._request.slots * phases.get("running", 0), time.time())
 
     def tasks(self, tasks: Mapping[tuple[str, str], int]) -> None:
         """So many tasks are in each queue and state."""
-        self._serve(tasks=tasks)
+        self._serve(lambda figures: replace(figures, tasks=tasks))
 
-    def _serve(self, **figures: Any) -> None:
+    def _serve(self, change: Callable[[Figures], Figures]) -> None:
         with self._lock:
-            self._figures = dataclasses.replace(self._figures, **figures)
+            self._figures = change(self._figures)
             self._exposition.update(self._figures)
 
     def close(self) -> None:
@@ -114,17 +114,16 @@ class Journal:
             if event is None:
                 self._write(_BEAT)
                 continue
-            self._write((events.to_json(event) + "\n").encode())
-            self._keep(event, at)
+            line = events.to_json(event)
+            self._write(f"{line}\n".encode())
+            self._keep(event, line, at)
             self.timeline.told(event, at)
             self._summaries.told(event, at)
             match event:
                 case events.Progress():
                     self._note_progress(event, at)
                 case events.WorldChanged():
-                    with self._lock:
-                        self._figures = self._figures.changed(event)
-                        self._exposition.update(self._figures)
+                    self._serve(partial(Figures.changed, event=event))
         self._file.close()
         self.timeline.close()
         self._summaries.close()
@@ -139,20 +138,25 @@ class Journal:
             self._descriptor = None
             self._session_gone()
 
-    def _keep(self, event: events.Event, at: float) -> None:
+    def _keep(self, event: events.Event, line: str, at: float) -> None:
         if isinstance(event, events.Progress) or (isinstance(event, events.Metrics) and event.split == "train"):
             return  # of these there is no end; TensorBoard's logs have them
         try:
-            self._file.write(json.dumps({**json.loads(events.to_json(event)), "at": round(at, 3)}) + "\n")
+            self._file.write(json.dumps({**json.loads(line), "at": round(at, 3)}) + "\n")
             self._file.flush()
         except OSError as error:
             sys.stderr.write(f"{self._folder.events} cannot be written: {error}\n")
 
     def _note_progress(self, event: events.Progress, at: float) -> None:
         if event.phase == "training":
-            self._serve(step=event.done, samples_per_second=event.samples_per_second)
-            if event.loss is not None:
-                self._serve(loss=event.loss)
+            self._serve(
+                lambda figures: replace(
+                    figures,
+                    step=event.done,
+                    samples_per_second=event.samples_per_second,
+                    loss=figures.loss if event.loss is None else event.loss,
+                )
+            )
         if at - self._progress_at < _PROGRESS_SECONDS and event.done != event.total:
             return
         self._progress_at = at
