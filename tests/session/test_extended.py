@@ -301,11 +301,11 @@ def test_a_name_of_too_many_parts_is_told_at_its_place(session: Session, model: 
         assert text[failed.error.span.start :].startswith("a.b.c.d")
 
 
-def test_a_damaged_model_is_listed_as_one(session: Session) -> None:
+def test_a_damaged_model_is_listed_as_one(session: Session, model: str) -> None:
     session.sql(f"{TRAIN.format(epochs=1, name='hurt')}; UPDATE hurt SET metadata = '' WHERE part = 0")
     rows = session.sql("SHOW MODELS").to_pylist()
     assert [row["Metrics"] for row in rows if row["Model"] == "hurt"] == ["damaged"]
-    assert [row["Estimator"] for row in rows if row["Model"] == "kept"] == ["DNNClassifier"]
+    assert [row["Estimator"] for row in rows if row["Model"] == model] == ["DNNClassifier"]
     session.sql("DROP MODEL hurt")
 
 
