@@ -105,13 +105,13 @@ def member(rounds: int) -> None:
         vectors = {size: np.ones(size // 4, np.float32) for size in SUMS}
         for turn in range(rounds + 1):
             if ring.place.size == 2:
-                ring.allreduce(together)
+                ring.allreduce([together])
                 times["raw"].append(timed(raw.exchange))
             for size, count in SUMS.items():
                 for _ in range(count):
                     vectors[size][:] = 1
-                    ring.allreduce(together)
-                    times[str(size)].append(timed(ring.allreduce, vectors[size]))
+                    ring.allreduce([together])
+                    times[str(size)].append(timed(ring.allreduce, [vectors[size]]))
                     if not (vectors[size] == ring.place.size).all():
                         raise RuntimeError("a sum is wrong")
             if not turn:  # the first warms up

@@ -6,7 +6,7 @@ steps. `Trainer` is a `Replica`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -40,10 +40,14 @@ class Exchange(Protocol):
         """This member's."""
         ...
 
-    def allreduce(self, buffer: NDArray[Any], exact: int = 0) -> None:
-        """Sum a float32, float64 or int64 vector over all members, in place; the bits are the same at all of them.
+    def allreduce(
+        self, buffers: Sequence[NDArray[Any]], into: Sequence[NDArray[Any]] | None = None, exact: int = 0
+    ) -> None:
+        """Sum float32, float64 or int64 vectors over all members; the bits are the same at all of them.
 
-        Its last ``exact`` elements are not rounded on the way, whatever `TrainSettings.wire_dtype` is.
+        The sums are left in ``into``, which are vectors like the buffers that share no memory with them, or in the
+        buffers themselves. The last ``exact`` elements of the last buffer are not rounded on the way, whatever
+        `TrainSettings.wire_dtype` is.
         """
         ...
 

@@ -103,7 +103,7 @@ class Counting:
             added[-1] = stop()
             self.work(len(mine))
             if world is not None:
-                world.allreduce(added)
+                world.allreduce([added])
             self.counts += added[:-1]
             self.step += 1
             if rank == 0 and self.step % self._checkpoint_steps == 0:

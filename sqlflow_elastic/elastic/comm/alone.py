@@ -19,10 +19,15 @@ class Alone(Communicator):
         self.place = place
         self._ended: str | None = None
 
-    def allreduce(self, buffer: NDArray[Any], exact: int = 0) -> None:
+    def allreduce(
+        self, buffers: Sequence[NDArray[Any]], into: Sequence[NDArray[Any]] | None = None, exact: int = 0
+    ) -> None:
         """See `Communicator.allreduce`."""
-        operands.check_sum(buffer, exact)
+        targets = operands.check_sum(buffers, into, exact)
         self._check_alive()
+        for buffer, target in zip(buffers, targets, strict=True):
+            if target is not buffer:
+                target[...] = buffer
 
     def allgather(self, data: BytesLike) -> list[memoryview]:
         """See `Communicator.allgather`."""

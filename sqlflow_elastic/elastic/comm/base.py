@@ -2,9 +2,9 @@
 
 What every implementation guarantees:
 
-- **One result.** What `Communicator.allreduce` leaves in a buffer is equal bit by bit on all members: each element is
-  summed once, in one order, and everybody gets that sum. Where the wire has a narrower dtype than the buffer, all get
-  the same rounded values.
+- **One result.** What `Communicator.allreduce` leaves is equal bit by bit on all members: each element is summed once,
+  in one order, and everybody gets that sum. Where the wire has a narrower dtype than the buffers, all get the same
+  rounded values.
 - **Members only.** Both ends of a connection prove that they know the job's token before a byte of the other's is used,
   for one world's version and for their ranks in it; what was recorded of one connection opens no other. A stranger is
   dropped, and neither delays nor breaks what goes on. The token does not travel.
@@ -12,11 +12,11 @@ What every implementation guarantees:
 - **Deadlines.** A call that waits without a byte from or to a neighbour for the step deadline fails. Nothing waits for
   ever, on a process that is stopped or on a machine that is gone.
 - **Broken is broken for all.** A member that fails closes its connections, so its neighbours fail, and theirs: the
-  whole world has it in milliseconds. After `WorldBroken` a communicator does nothing any more, and the buffers it was
-  given hold anything.
+  whole world has it in milliseconds. After `WorldBroken` a communicator does nothing any more, and what it was given
+  to write to holds anything.
 - **Nothing is left behind.** `close`, `abort` and every failure free the sockets; there are no threads.
 
-All members call the same operations in the same order, with buffers of the same length and dtype. One that does not is
+All members call the same operations in the same order, with buffers of the same lengths and dtype. One that does not is
 found out (`WorldBroken`, "out of step"), not summed up. A communicator is used by one thread at a time, but for
 `abort`, which any thread may call.
 
@@ -93,19 +93,26 @@ class Communicator(abc.ABC):
     place: Place
 
     @abc.abstractmethod
-    def allreduce(self, buffer: NDArray[Any], exact: int = 0) -> None:
-        """Sum the buffers of all members, in place.
+    def allreduce(
+        self, buffers: Sequence[NDArray[Any]], into: Sequence[NDArray[Any]] | None = None, exact: int = 0
+    ) -> None:
+        """Sum vectors over all members.
 
         Args:
-            buffer: ``[n]``, contiguous and writable: float32, float64 or int64.
-            exact: so many elements at its end travel in the buffer's own dtype whatever the wire's is: counts, flags.
+            buffers: any number, but at least one, of contiguous vectors ``[n]``, all of one dtype: float32, float64 or
+                int64. Their lengths may differ from each other, 0 among them, but not between members. Only read when
+                ``into`` is given.
+            into: takes the sums: for each buffer a contiguous, writable vector of its length and dtype, which is the
+                buffer itself or shares no memory with any buffer or other sum; None: the buffers themselves.
+            exact: so many elements at the end of the last buffer travel in their own dtype whatever the wire's is:
+                counts, flags.
 
         Blocks until all members are in the call; fails after the step deadline without progress. One member alone:
         returns at once.
 
         Raises:
-            WorldBroken: the buffer holds anything.
-            TypeError, ValueError: it is no such buffer; nothing was sent.
+            WorldBroken: what takes the sums holds anything.
+            TypeError, ValueError: they are no such vectors; nothing was sent.
         """
 
     @abc.abstractmethod

@@ -28,18 +28,20 @@ class Header:
     Attributes:
         kind: the operation.
         dtype: NumPy's character for what travels, of a sum.
+        split: 16 bits that tell how the bytes of a sum are parted; 0 of other operations.
         number: of the operation in this communicator, modulo 2**32.
-        length: bytes of the buffer or of the block; of a broadcast the number of buffers.
+        length: bytes of all buffers or of the block; of a broadcast the number of buffers.
     """
 
     kind: Kind
     dtype: str
+    split: int
     number: int
     length: int
 
     def pack(self) -> bytes:
         """Its bytes [HEADER_BYTES]."""
-        return _LAYOUT.pack(self.kind, self.dtype.encode(), 0, self.number, self.length)
+        return _LAYOUT.pack(self.kind, self.dtype.encode(), self.split, self.number, self.length)
 
     def check(self, data: bytes | bytearray) -> None:
         """Whether another member does just the same. Raises: WorldBroken."""
@@ -54,9 +56,10 @@ class Header:
         return int(length)
 
     def _out_of_step(self, data: bytes | bytearray) -> None:
-        kind, dtype, _, number, length = _LAYOUT.unpack(data)
+        kind, dtype, split, number, length = _LAYOUT.unpack(data)
         name = next((known.name for known in Kind if known == kind), f"of kind {kind}")
         raise WorldBroken(
-            f"members are out of step: operation {self.number} is {self.kind.name} of {self.length} ({self.dtype}), "
-            f"but another's {number} is {name} of {length} ({dtype.decode('ascii', 'replace')})"
+            f"members are out of step: operation {self.number} is {self.kind.name} of {self.length} "
+            f"({self.dtype}, split {self.split:04x}), but another's {number} is {name} of {length} "
+            f"({dtype.decode('ascii', 'replace')}, split {split:04x})"
         )

@@ -2,15 +2,16 @@
 
 A large sum is formed in blocks of one segment a member. A block's segments go around twice: on the first way round each
 member adds its part and passes the sum on, so that segment s is complete at member s - 1; on the second way the
-complete segments are passed on to all. Each member sends 2 (n - 1) / n of the buffer.
+complete segments are passed on to all. Each member sends 2 (n - 1) / n of the vector.
 
 Blocks follow each other like waves, in the same rhythm at all members: at tick t each sends its own segment of block t,
 and receives hop h of block t - LAG (h + 1), which it passes on, for all hops h. So bytes flow both ways all the time,
 few are on the way at once, and what was added is still in the core's cache when it is sent: nearly twice as fast
 as sending chunks of an n-th of the buffer, whose bytes go to memory and back at every hop.
 
-A small one goes around once, whole: everybody gets everybody's buffer and adds them up in the order of ranks. That
-takes half as many hops.
+A small one goes around once, whole: everybody gets everybody's elements and adds them up in the order of ranks. That
+takes half as many hops. Several buffers are summed as one vector; what is done with which segment, and when, is in
+`schedule`.
 
 Each operation begins with a header (see `header`).
 """
@@ -21,7 +22,8 @@ import struct
 import threading
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,20 +32,48 @@ from sqlflow_elastic.elastic.comm import operands
 from sqlflow_elastic.elastic.comm.base import BytesLike, Communicator, Place, WireDtype, WorldBroken
 from sqlflow_elastic.elastic.comm.header import HEADER_BYTES, Header, Kind
 from sqlflow_elastic.elastic.comm.link import Link
+from sqlflow_elastic.elastic.comm.schedule import Act, Part, Plan
+from sqlflow_elastic.elastic.comm.schedule import plan as plan_of
 from sqlflow_elastic.elastic.comm.wire import wire_dtype
 
-#: A buffer of at most so many bytes goes around whole.
-SMALL_BYTES = 32 << 10
-#: Of a segment: small enough to stay in a core's cache from the socket to the sum and to the other socket.
-SEGMENT_BYTES = 256 << 10
-#: A hop is received so many ticks after the hop before it was sent: members need not run in lockstep.
-_LAG = 2
 #: Of a piece of a broadcast.
 PIECE_BYTES = 1 << 20
 #: Pieces that a member which only passes them on holds.
 _HELD_PIECES = 4
 
 _LENGTH = struct.Struct("<Q")
+
+Arrays: TypeAlias = Sequence[NDArray[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Path:
+    """Where a part of a sum is, from this member's elements to the sum; all vectors of the part's length.
+
+    Attributes:
+        own: this member's elements; only read, but where they are `total` as well.
+        total: takes the sum.
+        rounded: elements in the wire's dtype; None if they travel in their own.
+        wire: what they travel in.
+        sends: the bytes of ``own`` that are sent.
+        travels: bytes of sums, as they come and are sent on.
+    """
+
+    own: NDArray[Any]
+    total: NDArray[Any]
+    rounded: NDArray[Any] | None
+    wire: np.dtype[Any]
+    sends: memoryview
+    travels: memoryview
+
+    @classmethod
+    def of(cls, part: Part, buffer: NDArray[Any], into: NDArray[Any], mirror: NDArray[Any]) -> Self:
+        """Of a part of a buffer; ``mirror`` has room for all that is rounded."""
+        own, total = buffer[part.begin : part.end], into[part.begin : part.end]
+        if not part.narrow:
+            return cls(own, total, None, own.dtype, _raw(own), _raw(total))
+        rounded = mirror[part.rounded : part.rounded + len(own)]
+        return cls(own, total, rounded, rounded.dtype, _raw(rounded), _raw(rounded))
 
 
 class Ring(Communicator):
@@ -64,16 +94,20 @@ class Ring(Communicator):
         self._scratch = np.empty(0, np.uint8)
         self._mirror = np.empty(0, np.uint8)
 
-    def allreduce(self, buffer: NDArray[Any], exact: int = 0) -> None:
+    def allreduce(
+        self, buffers: Sequence[NDArray[Any]], into: Sequence[NDArray[Any]] | None = None, exact: int = 0
+    ) -> None:
         """See `Communicator.allreduce`."""
-        operands.check_sum(buffer, exact)
-        narrow = wire_dtype(self._wire, buffer.dtype)
-        with self._operation():
-            if narrow == buffer.dtype or not exact:
-                self._sum(buffer, narrow)
+        targets = operands.check_sum(buffers, into, exact)
+        dtype = buffers[0].dtype
+        narrow = wire_dtype(self._wire, dtype)
+        lengths = tuple(map(len, buffers))
+        plan = plan_of(self.place.rank, self.place.size, lengths, exact, dtype.itemsize, narrow.itemsize)
+        with self._operation(), np.errstate(all="ignore"):  # infinities and NaN are the model's
+            if plan.whole:
+                self._sum_whole(plan, buffers, targets, narrow)
             else:
-                self._sum(buffer[: len(buffer) - exact], narrow)
-                self._sum(buffer[len(buffer) - exact :], buffer.dtype)
+                self._sum_in_segments(plan, buffers, targets, narrow)
 
     def allgather(self, data: BytesLike) -> list[memoryview]:
         """See `Communicator.allgather`."""
@@ -148,72 +182,71 @@ class Ring(Communicator):
             self._in_use.release()
             self._free()
 
-    def _sum(self, buffer: NDArray[Any], narrow: np.dtype[Any]) -> None:
-        if buffer.nbytes <= SMALL_BYTES:
-            self._sum_whole(buffer, narrow)
-        else:
-            with np.errstate(all="ignore"):  # infinities and NaN are the model's
-                self._sum_in_segments(buffer, narrow)
-
-    def _sum_whole(self, buffer: NDArray[Any], narrow: np.dtype[Any]) -> None:
-        rank, size, link = self.place.rank, self.place.size, self._link
-        row_bytes = HEADER_BYTES + len(buffer) * narrow.itemsize
+    def _sum_whole(self, plan: Plan, buffers: Arrays, into: Arrays, narrow: np.dtype[Any]) -> None:
+        rank, size, link = plan.rank, plan.size, self._link
+        dtype = buffers[0].dtype
+        row_bytes = HEADER_BYTES + plan.wire_bytes
         rows = self._scratch_bytes(size * row_bytes).reshape(size, row_bytes)
-        values = [row[HEADER_BYTES:].view(narrow) for row in rows]
-        header = self._header(Kind.SUM_WHOLE, buffer.nbytes, narrow.char)
+        header = self._header(Kind.SUM_WHOLE, plan.total, narrow.char, plan.split)
         rows[rank, :HEADER_BYTES] = np.frombuffer(header.pack(), np.uint8)
-        with np.errstate(all="ignore"):
-            values[rank][...] = buffer
-            for hop in range(size - 1):
-                link.queue(rows[(rank - hop) % size].data)
-                coming = rows[(rank - hop - 1) % size]
-                link.receive(coming.data)
-                header.check(coming[:HEADER_BYTES].tobytes())
-            link.drain()
-            np.add(values[0], values[1], out=buffer, dtype=buffer.dtype)
-            for value in values[2:]:
-                np.add(buffer, value, out=buffer)
+        values = []
+        for part in plan.parts:
+            wire = narrow if part.narrow else dtype
+            begin = HEADER_BYTES + part.offset
+            values.append(rows[:, begin : begin + (part.end - part.begin) * wire.itemsize].view(wire))
+            values[-1][rank] = buffers[part.buffer][part.begin : part.end]
+        for hop in range(size - 1):
+            link.queue(rows[(rank - hop) % size].data)
+            coming = rows[(rank - hop - 1) % size]
+            link.receive(coming.data)
+            header.check(coming[:HEADER_BYTES].tobytes())
+        link.drain()
+        for part, (first, second, *others) in zip(plan.parts, values, strict=True):
+            total = into[part.buffer][part.begin : part.end]
+            np.add(first, second, out=total, dtype=dtype)
+            for other in others:
+                np.add(total, other, out=total)
 
-    def _sum_in_segments(self, buffer: NDArray[Any], narrow: np.dtype[Any]) -> None:
-        rank, size, link = self.place.rank, self.place.size, self._link
-        hops = 2 * (size - 1)
-        blocks = -(-buffer.nbytes // (size * SEGMENT_BYTES))
-        # What travels: the buffer itself, or its rounded copy.
-        travels = buffer if narrow == buffer.dtype else self._mirror_of(len(buffer), narrow)
-        incoming = self._scratch_bytes(SEGMENT_BYTES + buffer.itemsize)
-
-        def segment(block: int, chunk: int) -> slice:
-            begin, end = len(buffer) * block // blocks, len(buffer) * (block + 1) // blocks
-            return slice(begin + (end - begin) * chunk // size, begin + (end - begin) * (chunk + 1) // size)
-
-        header = self._header(Kind.SUM, buffer.nbytes, narrow.char)
+    def _sum_in_segments(self, plan: Plan, buffers: Arrays, into: Arrays, narrow: np.dtype[Any]) -> None:
+        link = self._link
+        mirror = self._mirror_of(plan.rounded, narrow)
+        paths = [_Path.of(part, buffers[part.buffer], into[part.buffer], mirror) for part in plan.parts]
+        incoming = self._scratch_bytes(plan.longest)
+        header = self._header(Kind.SUM, plan.total, narrow.char, plan.split)
         link.queue(memoryview(header.pack()))
-        for tick in range(blocks + hops * _LAG):
-            if tick < blocks:
-                own = segment(tick, rank)
-                if travels is not buffer:
-                    travels[own] = buffer[own]
-                link.queue(_raw(travels[own]))
-            if tick == _LAG:
+        for step in plan.steps:
+            act = step.act
+            if act is Act.CHECK:
                 header.check(self._receive_header())
-            for hop in range(hops):
-                block = tick - _LAG * (hop + 1)
-                if not 0 <= block < blocks:
-                    continue
-                part = segment(block, (rank - hop - 1) % size)
-                here, travelling = buffer[part], travels[part]
-                if hop < size - 1:
-                    added = incoming[: travelling.nbytes]
-                    link.receive(added.data)
-                    np.add(here, added.view(narrow), out=here)
-                    if travels is not buffer:
-                        travelling[...] = here
-                else:
-                    link.receive(_raw(travelling))
-                if travels is not buffer and hop >= size - 2:
-                    here[...] = travelling  # complete: all have what travelled
-                if hop < hops - 1:
-                    link.queue(_raw(travelling))
+            elif act is Act.SEND:
+                for piece in step.pieces:
+                    path = paths[piece.part]
+                    if path.rounded is not None:
+                        path.rounded[piece.begin : piece.end] = path.own[piece.begin : piece.end]
+                    link.queue(path.sends[piece.at : piece.at + piece.length])
+            elif act is Act.ADD or act is Act.COMPLETE:
+                link.receive(incoming[: step.length].data)
+                at = 0
+                for piece in step.pieces:
+                    path = paths[piece.part]
+                    total = path.total[piece.begin : piece.end]
+                    added = incoming[at : at + piece.length].view(path.wire)
+                    at += piece.length
+                    np.add(path.own[piece.begin : piece.end], added, out=total)
+                    if path.rounded is not None:
+                        path.rounded[piece.begin : piece.end] = total
+                        if act is Act.COMPLETE:  # all have what travelled
+                            total[...] = path.rounded[piece.begin : piece.end]
+                    link.queue(path.travels[piece.at : piece.at + piece.length])
+            else:
+                for piece in step.pieces:
+                    path = paths[piece.part]
+                    target = path.travels[piece.at : piece.at + piece.length]
+                    link.receive(target)
+                    if path.rounded is not None:
+                        path.total[piece.begin : piece.end] = path.rounded[piece.begin : piece.end]
+                    if act is Act.PASS:
+                        link.queue(target)
         link.drain()
 
     def _send_all(self, views: list[memoryview]) -> None:
@@ -254,8 +287,8 @@ class Ring(Communicator):
             self._link.queue(piece)
         self._link.drain()
 
-    def _header(self, kind: Kind, length: int, dtype: str = "-") -> Header:
-        return Header(kind, dtype, self._operations & 0xFFFFFFFF, length)
+    def _header(self, kind: Kind, length: int, dtype: str = "-", split: int = 0) -> Header:
+        return Header(kind, dtype, split, self._operations & 0xFFFFFFFF, length)
 
     def _receive_header(self) -> bytearray:
         data = bytearray(HEADER_BYTES)

@@ -103,11 +103,11 @@ def main() -> None:
             try:
                 with endpoint.connect(Place(int(version), int(rank), int(size), next_), SECONDS) as member:
                     current[:] = [member]
-                    member.allreduce(buffer)
+                    member.allreduce([buffer])
                     say("summed")
                     while True:
                         buffer[:] = 1
-                        member.allreduce(buffer)
+                        member.allreduce([buffer])
             except WorldBroken as broken:
                 say(f"broken {broken.suspect} {broken.reason}")
 

@@ -60,8 +60,8 @@ def test_when_one_aborts_so_do_all() -> None:
 
 
 OPERATIONS: dict[str, Callable[[Communicator], object]] = {
-    "small sum": lambda member: member.allreduce(np.zeros(10, np.float32)),
-    "large sum": lambda member: member.allreduce(np.zeros(10_000_000, np.float32)),
+    "small sum": lambda member: member.allreduce([np.zeros(10, np.float32)]),
+    "large sum": lambda member: member.allreduce([np.zeros(10_000_000, np.float32)]),
     "gather": lambda member: member.allgather(b"x"),
     "receive": lambda member: member.broadcast(None, 1, [0]),
     "send": lambda member: member.broadcast([bytes(50_000_000)], 0, [1]),
@@ -163,7 +163,7 @@ def test_abort_at_any_moment_is_a_broken_world_and_leaves_nothing_behind() -> No
     def sum_for_ever(member: Communicator) -> None:
         with pytest.raises(WorldBroken):
             while True:
-                member.allreduce(np.zeros(10, np.float32))
+                member.allreduce([np.zeros(10, np.float32)])
 
     def end(member: Communicator) -> None:
         for _ in range(3):

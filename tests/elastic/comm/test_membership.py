@@ -61,7 +61,7 @@ def works(members: list[Communicator]) -> bool:
     def call(member: Communicator) -> float:
         with member:
             buffer = np.ones(1, np.float32)
-            member.allreduce(buffer)
+            member.allreduce([buffer])
             return float(buffer[0])
 
     return at_once(call, members) == [len(members)] * len(members)

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from sqlflow_elastic.elastic.comm import Communicator, WireDtype, WorldBroken
-from sqlflow_elastic.elastic.comm.ring import SEGMENT_BYTES, SMALL_BYTES
+from sqlflow_elastic.elastic.comm.schedule import SEGMENT_BYTES, SMALL_BYTES
 from tests.elastic.comm.worlds import at_once, nothing_left_behind, world
 
 SIZES = [1, 2, 3, 4, 7]
@@ -25,7 +25,7 @@ def data(size: int, length: int, dtype: Any, seed: int = 0) -> list[NDArray[Any]
 def summed(members: list[Communicator], buffers: list[NDArray[Any]], exact: int = 0) -> list[NDArray[Any]]:
     def call(member: Communicator) -> NDArray[Any]:
         buffer = buffers[member.place.rank].copy()
-        member.allreduce(buffer, exact)
+        member.allreduce([buffer], exact=exact)
         return buffer
 
     results = at_once(call, members)
@@ -120,7 +120,7 @@ def test_what_is_no_buffer_is_told_and_breaks_nothing(
 ) -> None:
     with world(size) as members:
         with pytest.raises(error):
-            members[0].allreduce(buffer, exact)
+            members[0].allreduce([buffer], exact=exact)
         assert summed(members, [np.ones(3, np.float32)] * size)[0].tolist() == [size] * 3
 
 
@@ -128,7 +128,7 @@ def test_what_is_no_buffer_is_told_and_breaks_nothing(
 def test_members_that_are_out_of_step_find_out(lengths: tuple[int, int]) -> None:
     def call(member: Communicator) -> str:
         with pytest.raises(WorldBroken) as broken:
-            member.allreduce(np.zeros(lengths[member.place.rank], np.float32))
+            member.allreduce([np.zeros(lengths[member.place.rank], np.float32)])
         return broken.value.reason
 
     with nothing_left_behind(), world(2) as members:
@@ -139,7 +139,7 @@ def test_vectors_of_one_length_but_two_dtypes_are_out_of_step() -> None:
     def call(member: Communicator) -> None:
         vector: NDArray[Any] = np.zeros(100, np.float64 if member.place.rank else np.int64)
         with pytest.raises(WorldBroken):
-            member.allreduce(vector)
+            member.allreduce([vector])
 
     with world(2) as members:
         at_once(call, members)
@@ -151,7 +151,7 @@ def test_another_operation_than_the_others_is_found_out() -> None:
             if member.place.rank:
                 member.allgather(b"x" * 8)
             else:
-                member.allreduce(np.zeros(2, np.float32))
+                member.allreduce([np.zeros(2, np.float32)])
         return broken.value.reason
 
     with world(2) as members:
