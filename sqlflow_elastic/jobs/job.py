@@ -15,6 +15,7 @@ from sqlflow_elastic.cluster import CLUSTER_VARIABLE, Cluster, Process, ProcessS
 from sqlflow_elastic.elastic.folder import EVENTS_VARIABLE, JOB_VARIABLE, JobFolder, write_text
 from sqlflow_elastic.errors import JobCancelled, JobError, SQLFlowError
 from sqlflow_elastic.events import Event, Failed, Message, from_json
+from sqlflow_elastic.jobs.pipe import take_unread
 from sqlflow_elastic.jobs.records import Stage
 from sqlflow_elastic.jobs.request import JobKind, JobRequest
 from sqlflow_elastic.jobs.state import STATE_VARIABLE, JobState, state_url
@@ -177,7 +178,14 @@ class Job:
 
     def _lines(self, channel: int, process: Process) -> Iterator[bytes]:
         """The whole lines that come until the process has ended or closed its end. Raises: JobCancelled."""
-        rest, heard = b"", None
+        rest = b""
+        for data in self._pieces(channel, process):
+            *lines, rest = (rest + data).split(b"\n")
+            yield from filter(None, lines)  # an empty one is a sign of life
+
+    def _pieces(self, channel: int, process: Process) -> Iterator[bytes]:
+        """What comes through the pipe, then what it did not take."""
+        heard = None
         while True:
             ready, _, _ = select.select([channel, process.fileno()], [], [], _LOOK_SECONDS)
             if self._cancelled.is_set():
@@ -185,16 +193,16 @@ class Job:
             if channel in ready:
                 data = os.read(channel, _READ_BYTES)
                 if not data:
-                    return
-                *lines, rest = (rest + data).split(b"\n")
-                yield from filter(None, lines)  # an empty one is a sign of life
+                    break
+                yield data
                 heard = time.monotonic()
             elif ready and process.wait(0) is not None:
-                return  # everything it wrote is read; a child of its may hold the other end open
+                break  # everything it wrote is read; a child of its may hold the other end open
             elif process.pid is not None and self._request.kind is not JobKind.PROGRAM:
                 heard = heard or time.monotonic()
                 if time.monotonic() - heard > _SILENT_SECONDS:
                     process.kill()
+        yield take_unread(self._folder)
 
     def _error(self, what: str) -> JobError:
         log = self._folder.log_of("main" if self._request.kind is JobKind.PROGRAM else "master")

@@ -15,9 +15,9 @@ from typing import Any, Self
 from urllib.parse import urlsplit, urlunsplit
 
 from sqlflow_elastic.elastic.folder import JobFolder
-from sqlflow_elastic.elastic.state import StateStore, StoreUnavailable, open_store
+from sqlflow_elastic.elastic.state import Conflict, StateStore, StoreUnavailable, open_store
 from sqlflow_elastic.elastic.state.base import NOTHING_EXPECTED
-from sqlflow_elastic.jobs.records import Stage
+from sqlflow_elastic.jobs.records import STATUS, Stage
 from sqlflow_elastic.jobs.request import JobRequest
 
 #: Environment variable of a master: the URL of its job's state.
@@ -46,35 +46,35 @@ class JobState:
 
     def begin(self, request: JobRequest) -> None:
         """The job is about to start; said again, it keeps the time at which that was said first."""
-        now = time.time()
-        started = (self.read("status") or {}).get("started", now)
-        status = {"state": Stage.STARTING, "message": "", "since": now, "started": started}
-        self.write({"request": request.to_json(), "status": status})
+        self.write({"request": request.to_json(), STATUS: _status(self.read(STATUS), Stage.STARTING, "")})
 
     def running(self) -> None:
-        """Its master lives."""
-        self.set(Stage.RUNNING, "")
+        """Its master lives; a job that has ended stays so."""
+        self._unless_ended(Stage.RUNNING, "")
 
     def pause(self, paused: bool) -> None:
         """No worker runs, or one runs again; a job that has ended stays so."""
-        status = self.read("status")
-        if status is not None and not Stage(status["state"]).ended:
-            self.set(Stage.PAUSED if paused else Stage.RUNNING, "")
+        self._unless_ended(Stage.PAUSED if paused else Stage.RUNNING, "")
 
     def ended(self, stage: Stage, message: str) -> None:
         """The job is over; what was said of that before stays. A store that is away is not waited for."""
         with contextlib.suppress(StoreUnavailable):
-            status = self.read("status")
-            if status is None or not Stage(status["state"]).ended:
-                self.set(stage, message)
+            self._unless_ended(stage, message)
 
     def set(self, stage: Stage, message: str) -> None:
-        """Say where the job is in its life."""
-        now = time.time()
-        status = {"started": now, **(self.read("status") or {}), "state": stage, "message": message, "since": now}
-        if stage.ended:
-            status["ended"] = now
-        self.write({"status": status})
+        """Say where the job is in its life, whatever was said of that before."""
+        self.write({STATUS: _status(self.read(STATUS), stage, message)})
+
+    def _unless_ended(self, stage: Stage, message: str) -> None:
+        """The same, unless the job has ended: also if another thread or process says so at this moment."""
+        while True:
+            entry = self.store.get(STATUS)
+            before, revision = (None, 0) if entry is None else (json.loads(entry.value), entry.revision)
+            if before is not None and Stage(before["state"]).ended:
+                return
+            with contextlib.suppress(Conflict):
+                self.write({STATUS: _status(before, stage, message)}, {STATUS: revision})
+                return
 
     def read(self, key: str) -> Any:
         """The value of a key; None if there is none."""
@@ -101,3 +101,10 @@ class JobState:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _status(before: Mapping[str, Any] | None, stage: Stage, message: str) -> dict[str, Any]:
+    """What is said of a job from now on; the time at which it started stays."""
+    now = time.time()
+    status = {"state": stage, "message": message, "since": now, "started": now if before is None else before["started"]}
+    return {**status, "ended": now} if stage.ended else status

@@ -96,6 +96,17 @@ def test_many_events_come_whole_and_in_order(jobs: Jobs) -> None:
     assert events == [Message(str(i) + "x" * (i % 300)) for i in range(5000)]
 
 
+def test_what_the_channel_did_not_take_is_read_from_the_folder(jobs: Jobs) -> None:
+    events = list(
+        jobs.run("""
+            line = to_json(Message("half")) + "\\n"
+            os.write(int(os.environ["SQLFLOW_ELASTIC_EVENTS_FD"]), line[:9].encode())
+            (folder / "unread.jsonl").write_text(line[9:] + to_json(Message("whole")) + "\\n")
+        """)
+    )
+    assert events == [Message("half"), Message("whole")]
+
+
 def test_a_killed_process_is_started_again(jobs: Jobs) -> None:
     events = list(
         jobs.run("""

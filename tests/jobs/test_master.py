@@ -6,8 +6,8 @@ import json
 import os
 import socket
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,16 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from sqlflow_elastic.cluster import CLUSTER_VARIABLE, LocalCluster, ProcessSpec, Role
-from sqlflow_elastic.elastic.folder import JOB_VARIABLE, JobFolder, write_text
-from sqlflow_elastic.elastic.membership.messages import Hello, Progress, Standing, Welcome
+from sqlflow_elastic.elastic.folder import EVENTS_VARIABLE, JOB_VARIABLE, JobFolder, write_text
+from sqlflow_elastic.elastic.membership.messages import End, Hello, Progress, Standing, Told, Welcome
 from sqlflow_elastic.elastic.proto import TOKEN_KEY, master_pb2, master_pb2_grpc, wire
+from sqlflow_elastic.errors import JobCancelled
+from sqlflow_elastic.events import Failed, Message, from_json, to_json
 from sqlflow_elastic.jobs import job_folder
 from sqlflow_elastic.jobs.master.process import TERM
 from sqlflow_elastic.jobs.master.streams import SERVICE
+from sqlflow_elastic.jobs.pipe import take_unread
+from sqlflow_elastic.jobs.records import CANCEL, STATUS
 from sqlflow_elastic.jobs.request import JobKind, JobRequest
 from sqlflow_elastic.jobs.state import STATE_VARIABLE, JobState
 from tests.waiting import wait_until
@@ -29,6 +33,7 @@ from tests.waiting import wait_until
 SECONDS = 30.0
 TOKEN = "the job's token"
 WAITING = "import signal\nsignal.pause()\n"
+NO_SESSION: Mapping[str, int] = {}
 
 #: What a worker says first.
 HELLO = Hello("worker-0", "127.0.0.1:1", Standing.WARMING, 0, -1)
@@ -51,7 +56,7 @@ class Masters:
         write_text(folder.program, WAITING)
         write_text(folder.token, TOKEN)
 
-    def start(self, name: str) -> None:
+    def start(self, name: str, descriptors: Mapping[str, int] = NO_SESSION) -> None:
         """Start one, and wait until it serves."""
         before = self._file()
         self.cluster.start(
@@ -65,6 +70,7 @@ class Masters:
                     STATE_VARIABLE: str(self.folder.state),
                     CLUSTER_VARIABLE: self.cluster.address,
                 },
+                descriptors=descriptors,
                 job=self.folder.path.name,
                 name=name,
                 role=Role.MASTER,
@@ -90,13 +96,19 @@ class Masters:
 
 
 @pytest.fixture
-def masters(cluster: LocalCluster, tmp_path: Path) -> Iterator[Masters]:
+def job(cluster: LocalCluster, tmp_path: Path) -> Iterator[Masters]:
+    """A job that has no master yet."""
     with job_folder(tmp_path) as folder:
         masters = Masters(folder, cluster)
-        masters.start("master-1")
         yield masters
         cluster.forget(folder.path.name)
         masters.state.close()
+
+
+@pytest.fixture
+def masters(job: Masters) -> Masters:
+    job.start("master-1")
+    return job
 
 
 @contextmanager
@@ -193,6 +205,40 @@ def test_the_next_master_deposes_the_one_before(masters: Masters) -> None:
     assert "another master has taken over" in masters.folder.log_of("master-1").read_text()
     assert masters.exit_code("master-2") is None
     assert masters.state.read(TERM) == first_term + 1
+
+
+def fill(descriptor: int) -> None:
+    """Write signs of life until the pipe takes no more."""
+    os.set_blocking(descriptor, False)
+    with suppress(BlockingIOError):
+        while True:
+            os.write(descriptor, b"\n" * 4096)
+
+
+def test_a_session_that_does_not_read_holds_nothing_up_and_gets_all_that_counts_in_the_end(job: Masters) -> None:
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb") as session:
+        fill(writing)
+        job.start("master-1", {EVENTS_VARIABLE: writing})
+        os.close(writing)
+        wait_until(lambda: job.state.read("machine/names") is not None, SECONDS)
+        messages = [Message(f"message {number}") for number in range(1000)]
+        told = [wire.from_worker(Told(to_json(message))) for message in messages]
+        with job.stub() as stub, saying(wire.from_worker(HELLO), *told) as said:
+            answers = stub.Join(said, metadata=((TOKEN_KEY, TOKEN),), timeout=SECONDS)
+            wait_until(lambda: messages[-1].text in job.folder.events.read_text(), SECONDS)
+            job.state.write({CANCEL: {}})
+            while not isinstance(wire.master_message(next(answers)), End):
+                pass
+        job.cluster.kill(job.folder.path.name, "worker-0")
+        wait_until(lambda: job.exit_code("master-1") is not None, SECONDS)
+        assert job.state.read(STATUS)["state"] == "cancelled"
+        *events, last = [
+            from_json(line.decode()) for line in (session.read() + take_unread(job.folder)).splitlines() if line
+        ]
+        assert events == messages
+        assert isinstance(last, Failed)
+        assert isinstance(last.error, JobCancelled)
 
 
 def test_its_log_and_its_files_but_one_hold_no_token(masters: Masters) -> None:

@@ -17,7 +17,9 @@ from sqlflow_elastic import Session
 from sqlflow_elastic.errors import CompileError, DataError, JobCancelled
 from sqlflow_elastic.events import Event, Failed, Progress, Result, WorldChanged
 from sqlflow_elastic.jobs.records import list_jobs
+from tests.waiting import wait_until
 
+SECONDS = 60.0
 TRAIN = """SELECT * EXCLUDE (part) FROM iris WHERE part <> 0
 TO TRAIN DNNClassifier WITH model.hidden_units = [16, 8], train.epoch = {epochs}, train.seed = 1
 LABEL species INTO {name}"""
@@ -64,6 +66,13 @@ def worker(session: Session) -> int:
     (process,) = (process for process in record.processes if process.phase == "running")
     assert process.pid is not None
     return process.pid
+
+
+def steps_of_the_newest(session: Session) -> int:
+    """How many steps the newest job has taken, as other sessions see it."""
+    _, record = list_jobs(session._context.jobs_folder, None)[0]
+    assert record is not None
+    return record.progress.step or 0
 
 
 def last_of(session: Session, program: str) -> Event:
@@ -186,6 +195,8 @@ def test_kill_job_of_another_session_ends_master_and_workers(session: Session) -
     with sqlflow_elastic.connect("sqlite://", work_dir=session._context.jobs_folder) as other:
         for event in session.execute(statement):
             if isinstance(event, Progress) and event.phase == "training" and result is None:
+                # The session does not read meanwhile, and much is told.
+                wait_until(lambda: steps_of_the_newest(session) >= 2000, SECONDS)
                 result = last_of(other, f"KILL JOB {other.jobs()[0]}")
             last = event
         assert other.sql("SHOW JOBS")["state"][0].as_py() == "cancelled"

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import queue
 import sys
 import threading
 import time
@@ -18,26 +16,24 @@ from sqlflow_elastic.elastic.summaries import Summaries
 from sqlflow_elastic.elastic.timeline import Timeline
 from sqlflow_elastic.errors import StoreUnavailable
 from sqlflow_elastic.jobs.exposition import Exposition, Figures
+from sqlflow_elastic.jobs.master.backlog import Backlog, Waiting
+from sqlflow_elastic.jobs.pipe import SessionPipe
 from sqlflow_elastic.jobs.request import JobRequest
 from sqlflow_elastic.jobs.state import JobState
 
 _PROGRESS_SECONDS = 1.0
 _CLOSE_SECONDS = 5.0
-#: What a master writes when it has nothing to say, so that its session sees that it lives.
-_BEAT = b"\n"
-#: More events than this wait only if the session does not read; then progress is dropped.
-_MOST_WAITING = 1_000
 
 
 class Journal:
-    """Takes events in any thread, and writes them in one of its own.
+    """Takes events in any thread, and writes them in threads of its own: one for the session, one for all else.
 
     Args:
         folder: the job's.
         request: the job's.
         state: takes ``progress`` and ``metrics``.
         descriptor: takes the session's lines; None without a session.
-        session_gone: called once, in the journal's thread, when nobody reads them any more.
+        session_gone: called once, in such a thread, when nobody reads them any more.
     """
 
     def __init__(
@@ -51,9 +47,8 @@ class Journal:
         self._folder = folder
         self._request = request
         self._state = state
-        self._descriptor = descriptor
-        self._session_gone = session_gone
-        self._waiting: queue.SimpleQueue[tuple[events.Event | None, float] | None] = queue.SimpleQueue()
+        self._session = None if descriptor is None else SessionPipe(descriptor, folder, session_gone)
+        self._backlog = Backlog()
         self._file = folder.events.open("a", encoding="utf-8")
         self.timeline = Timeline(folder.timeline, self.warn)
         self._summaries = Summaries(folder.tensorboard, self.warn)
@@ -70,14 +65,15 @@ class Journal:
 
     def tell(self, event: events.Event) -> None:
         """Take an event."""
-        if isinstance(event, events.Progress) and self._waiting.qsize() > _MOST_WAITING:
-            return
-        self._waiting.put((event, time.time()))
+        waiting = Waiting(event, events.to_json(event), time.time())
+        self._backlog.put(waiting)
+        if self._session is not None:
+            self._session.put(waiting)
 
     def beat(self) -> None:
-        """The master lives: its session hears it, see `jobs.job`."""
-        if self._waiting.empty():
-            self._waiting.put((None, 0.0))
+        """The master lives: its session is to hear it."""
+        if self._session is not None:
+            self._session.beat()
 
     def task_done(self, queue: str, done: int, total: int) -> None:
         """So many tasks of a queue are done; where there are many, that is the job's progress."""
@@ -99,9 +95,11 @@ class Journal:
             self._exposition.update(self._figures)
 
     def close(self) -> None:
-        """Write what waits, for seconds at most."""
-        self._waiting.put(None)
+        """Write what waits: for seconds at most, however little the session reads."""
+        self._backlog.close()
         self._thread.join(_CLOSE_SECONDS)
+        if self._session is not None:
+            self._session.close()
         self._exposition.close()
 
     def warn(self, text: str) -> None:
@@ -109,14 +107,10 @@ class Journal:
         self.tell(events.Message(text, "warning"))
 
     def _run(self) -> None:
-        while (taken := self._waiting.get()) is not None:
-            event, at = taken
-            if event is None:
-                self._write(_BEAT)
-                continue
-            line = events.to_json(event)
-            self._write(f"{line}\n".encode())
-            self._keep(event, line, at)
+        while (waiting := self._backlog.take()) is not None:
+            event, line, at = waiting
+            if not waiting.spare:  # of those there is no end; TensorBoard's logs have them
+                self._keep(line, at)
             self.timeline.told(event, at)
             self._summaries.told(event, at)
             match event:
@@ -128,19 +122,7 @@ class Journal:
         self.timeline.close()
         self._summaries.close()
 
-    def _write(self, data: bytes) -> None:
-        if self._descriptor is None:
-            return
-        try:
-            while data:
-                data = data[os.write(self._descriptor, data) :]
-        except OSError:
-            self._descriptor = None
-            self._session_gone()
-
-    def _keep(self, event: events.Event, line: str, at: float) -> None:
-        if isinstance(event, events.Progress) or (isinstance(event, events.Metrics) and event.split == "train"):
-            return  # of these there is no end; TensorBoard's logs have them
+    def _keep(self, line: str, at: float) -> None:
         try:
             self._file.write(json.dumps({**json.loads(line), "at": round(at, 3)}) + "\n")
             self._file.flush()
