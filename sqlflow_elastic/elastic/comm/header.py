@@ -43,19 +43,19 @@ class Header:
         """Its bytes [HEADER_BYTES]."""
         return _LAYOUT.pack(self.kind, self.dtype.encode(), self.split, self.number, self.length)
 
-    def check(self, data: bytes | bytearray) -> None:
+    def check(self, data: bytes | bytearray | memoryview) -> None:
         """Whether another member does just the same. Raises: WorldBroken."""
         if data != self.pack():
             self._out_of_step(data)
 
-    def check_operation(self, data: bytes | bytearray) -> int:
+    def check_operation(self, data: bytes | bytearray | memoryview) -> int:
         """The length of another member that does the same with a length of its own. Raises: WorldBroken."""
         kind, dtype, _, number, length = _LAYOUT.unpack(data)
         if (kind, dtype, number) != (self.kind, self.dtype.encode(), self.number):
             self._out_of_step(data)
         return int(length)
 
-    def _out_of_step(self, data: bytes | bytearray) -> None:
+    def _out_of_step(self, data: bytes | bytearray | memoryview) -> None:
         kind, dtype, split, number, length = _LAYOUT.unpack(data)
         name = next((known.name for known in Kind if known == kind), f"of kind {kind}")
         raise WorldBroken(

@@ -74,6 +74,12 @@ class Link:
                 raise self._lost(self._previous_rank, "closed its connection")
             target = target[count:]
 
+    def receive_bytes(self, count: int) -> bytearray:
+        """The next bytes ``[count]`` from the previous member. Raises: WorldBroken, see `receive`."""
+        data = bytearray(count)
+        self.receive(memoryview(data))
+        return data
+
     def drain(self, keep: int = 0) -> None:
         """Send until at most ``keep`` of the queued pieces are left. Raises: WorldBroken, see `receive`."""
         while len(self._queue) > keep:

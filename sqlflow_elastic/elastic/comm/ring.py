@@ -22,8 +22,7 @@ import struct
 import threading
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, Self, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,48 +31,19 @@ from sqlflow_elastic.elastic.comm import operands
 from sqlflow_elastic.elastic.comm.base import BytesLike, Communicator, Place, WireDtype, WorldBroken
 from sqlflow_elastic.elastic.comm.header import HEADER_BYTES, Header, Kind
 from sqlflow_elastic.elastic.comm.link import Link
-from sqlflow_elastic.elastic.comm.schedule import Act, Part, Plan
-from sqlflow_elastic.elastic.comm.schedule import plan as plan_of
+from sqlflow_elastic.elastic.comm.schedule import Plan
+from sqlflow_elastic.elastic.comm.scratch import Scratch
+from sqlflow_elastic.elastic.comm.sums import SegmentedSum, Sum, WholeSum
 from sqlflow_elastic.elastic.comm.wire import wire_dtype
 
 #: Of a piece of a broadcast.
 PIECE_BYTES = 1 << 20
 #: Pieces that a member which only passes them on holds.
 _HELD_PIECES = 4
+#: Sums whose buffers differ in lengths or dtype that are kept ready: training makes the same few again and again.
+_KEPT_SUMS = 16
 
 _LENGTH = struct.Struct("<Q")
-
-Arrays: TypeAlias = Sequence[NDArray[Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class _Path:
-    """Where a part of a sum is, from this member's elements to the sum; all vectors of the part's length.
-
-    Attributes:
-        own: this member's elements; only read, but where they are `total` as well.
-        total: takes the sum.
-        rounded: elements in the wire's dtype; None if they travel in their own.
-        wire: what they travel in.
-        sends: the bytes of ``own`` that are sent.
-        travels: bytes of sums, as they come and are sent on.
-    """
-
-    own: NDArray[Any]
-    total: NDArray[Any]
-    rounded: NDArray[Any] | None
-    wire: np.dtype[Any]
-    sends: memoryview
-    travels: memoryview
-
-    @classmethod
-    def of(cls, part: Part, buffer: NDArray[Any], into: NDArray[Any], mirror: NDArray[Any]) -> Self:
-        """Of a part of a buffer; ``mirror`` has room for all that is rounded."""
-        own, total = buffer[part.begin : part.end], into[part.begin : part.end]
-        if not part.narrow:
-            return cls(own, total, None, own.dtype, _raw(own), _raw(total))
-        rounded = mirror[part.rounded : part.rounded + len(own)]
-        return cls(own, total, rounded, rounded.dtype, _raw(rounded), _raw(rounded))
 
 
 class Ring(Communicator):
@@ -91,23 +61,17 @@ class Ring(Communicator):
         self._wire = wire
         self._in_use = threading.Lock()
         self._operations = 0
-        self._scratch = np.empty(0, np.uint8)
-        self._mirror = np.empty(0, np.uint8)
+        self._scratch, self._mirror = Scratch(), Scratch()
+        self._sums: dict[tuple[tuple[int, ...], int, np.dtype[Any]], Sum] = {}
 
     def allreduce(
         self, buffers: Sequence[NDArray[Any]], into: Sequence[NDArray[Any]] | None = None, exact: int = 0
     ) -> None:
         """See `Communicator.allreduce`."""
         targets = operands.check_sum(buffers, into, exact)
-        dtype = buffers[0].dtype
-        narrow = wire_dtype(self._wire, dtype)
-        lengths = tuple(map(len, buffers))
-        plan = plan_of(self.place.rank, self.place.size, lengths, exact, dtype.itemsize, narrow.itemsize)
         with self._operation(), np.errstate(all="ignore"):  # infinities and NaN are the model's
-            if plan.whole:
-                self._sum_whole(plan, buffers, targets, narrow)
-            else:
-                self._sum_in_segments(plan, buffers, targets, narrow)
+            known = self._sum_of(tuple(map(len, buffers)), exact, buffers[0].dtype)
+            known.run(self._link, self._operations, buffers, targets)
 
     def allgather(self, data: BytesLike) -> list[memoryview]:
         """See `Communicator.allgather`."""
@@ -120,7 +84,7 @@ class Ring(Communicator):
                 header = self._header(Kind.GATHER, len(block))
                 link.queue(memoryview(header.pack()))
                 link.queue(block)
-                block = np.empty(header.check_operation(self._receive_header()), np.uint8).data
+                block = np.empty(header.check_operation(self._link.receive_bytes(HEADER_BYTES)), np.uint8).data
                 link.receive(block)
                 blocks[(rank - hop - 1) % size] = block
             link.drain()
@@ -170,7 +134,7 @@ class Ring(Communicator):
             raise RuntimeError("a communicator is used by one thread at a time")
         try:
             self._link.check()
-            self._operations += 1
+            self._operations = (self._operations + 1) % 2**32
             yield
         except WorldBroken as broken:
             self._link.end(broken)
@@ -182,72 +146,21 @@ class Ring(Communicator):
             self._in_use.release()
             self._free()
 
-    def _sum_whole(self, plan: Plan, buffers: Arrays, into: Arrays, narrow: np.dtype[Any]) -> None:
-        rank, size, link = plan.rank, plan.size, self._link
-        dtype = buffers[0].dtype
-        row_bytes = HEADER_BYTES + plan.wire_bytes
-        rows = self._scratch_bytes(size * row_bytes).reshape(size, row_bytes)
-        header = self._header(Kind.SUM_WHOLE, plan.total, narrow.char, plan.split)
-        rows[rank, :HEADER_BYTES] = np.frombuffer(header.pack(), np.uint8)
-        values = []
-        for part in plan.parts:
-            wire = narrow if part.narrow else dtype
-            begin = HEADER_BYTES + part.offset
-            values.append(rows[:, begin : begin + (part.end - part.begin) * wire.itemsize].view(wire))
-            values[-1][rank] = buffers[part.buffer][part.begin : part.end]
-        for hop in range(size - 1):
-            link.queue(rows[(rank - hop) % size].data)
-            coming = rows[(rank - hop - 1) % size]
-            link.receive(coming.data)
-            header.check(coming[:HEADER_BYTES].tobytes())
-        link.drain()
-        for part, (first, second, *others) in zip(plan.parts, values, strict=True):
-            total = into[part.buffer][part.begin : part.end]
-            np.add(first, second, out=total, dtype=dtype)
-            for other in others:
-                np.add(total, other, out=total)
-
-    def _sum_in_segments(self, plan: Plan, buffers: Arrays, into: Arrays, narrow: np.dtype[Any]) -> None:
-        link = self._link
-        mirror = self._mirror_of(plan.rounded, narrow)
-        paths = [_Path.of(part, buffers[part.buffer], into[part.buffer], mirror) for part in plan.parts]
-        incoming = self._scratch_bytes(plan.longest)
-        header = self._header(Kind.SUM, plan.total, narrow.char, plan.split)
-        link.queue(memoryview(header.pack()))
-        for step in plan.steps:
-            act = step.act
-            if act is Act.CHECK:
-                header.check(self._receive_header())
-            elif act is Act.SEND:
-                for piece in step.pieces:
-                    path = paths[piece.part]
-                    if path.rounded is not None:
-                        path.rounded[piece.begin : piece.end] = path.own[piece.begin : piece.end]
-                    link.queue(path.sends[piece.at : piece.at + piece.length])
-            elif act is Act.ADD or act is Act.COMPLETE:
-                link.receive(incoming[: step.length].data)
-                at = 0
-                for piece in step.pieces:
-                    path = paths[piece.part]
-                    total = path.total[piece.begin : piece.end]
-                    added = incoming[at : at + piece.length].view(path.wire)
-                    at += piece.length
-                    np.add(path.own[piece.begin : piece.end], added, out=total)
-                    if path.rounded is not None:
-                        path.rounded[piece.begin : piece.end] = total
-                        if act is Act.COMPLETE:  # all have what travelled
-                            total[...] = path.rounded[piece.begin : piece.end]
-                    link.queue(path.travels[piece.at : piece.at + piece.length])
+    def _sum_of(self, lengths: tuple[int, ...], exact: int, dtype: np.dtype[Any]) -> Sum:
+        """The sum of such buffers, made for the first of them."""
+        key = lengths, exact, dtype
+        known = self._sums.get(key)
+        if known is None:
+            narrow = wire_dtype(self._wire, dtype)
+            plan = Plan.of(self.place.rank, self.place.size, lengths, exact, dtype.itemsize, narrow.itemsize)
+            if plan.whole:
+                known = WholeSum(plan, dtype, narrow)
             else:
-                for piece in step.pieces:
-                    path = paths[piece.part]
-                    target = path.travels[piece.at : piece.at + piece.length]
-                    link.receive(target)
-                    if path.rounded is not None:
-                        path.total[piece.begin : piece.end] = path.rounded[piece.begin : piece.end]
-                    if act is Act.PASS:
-                        link.queue(target)
-        link.drain()
+                known = SegmentedSum(plan, narrow, self._scratch, self._mirror)
+            if len(self._sums) == _KEPT_SUMS:
+                self._sums.clear()
+            self._sums[key] = known
+        return known
 
     def _send_all(self, views: list[memoryview]) -> None:
         self._link.queue(memoryview(self._header(Kind.BROADCAST, len(views)).pack()))
@@ -258,7 +171,7 @@ class Ring(Communicator):
 
     def _pass_on(self, wanted: bool, further: bool) -> list[NDArray[np.uint8]] | None:
         link = self._link
-        count = self._header(Kind.BROADCAST, 0).check_operation(self._receive_header())
+        count = self._header(Kind.BROADCAST, 0).check_operation(self._link.receive_bytes(HEADER_BYTES))
         lengths = np.empty(count, "<u8")
         link.receive(_raw(lengths))
         if further:
@@ -279,7 +192,7 @@ class Ring(Communicator):
 
     def _pass_through(self, total: int) -> None:
         """Send on so many bytes, through a few pieces of memory."""
-        held = self._scratch_bytes(_HELD_PIECES * PIECE_BYTES).reshape(_HELD_PIECES, PIECE_BYTES)
+        held = self._scratch.take(_HELD_PIECES * PIECE_BYTES).reshape(_HELD_PIECES, PIECE_BYTES)
         for number, begin in enumerate(range(0, total, PIECE_BYTES)):
             self._link.drain(_HELD_PIECES - 1)
             piece = held[number % _HELD_PIECES, : min(PIECE_BYTES, total - begin)].data
@@ -287,24 +200,8 @@ class Ring(Communicator):
             self._link.queue(piece)
         self._link.drain()
 
-    def _header(self, kind: Kind, length: int, dtype: str = "-", split: int = 0) -> Header:
-        return Header(kind, dtype, split, self._operations & 0xFFFFFFFF, length)
-
-    def _receive_header(self) -> bytearray:
-        data = bytearray(HEADER_BYTES)
-        self._link.receive(memoryview(data))
-        return data
-
-    def _scratch_bytes(self, count: int) -> NDArray[np.uint8]:
-        if len(self._scratch) < count:
-            self._scratch = np.empty(count, np.uint8)
-        return self._scratch[:count]
-
-    def _mirror_of(self, length: int, dtype: np.dtype[Any]) -> NDArray[Any]:
-        count = length * dtype.itemsize
-        if len(self._mirror) < count:
-            self._mirror = np.empty(count, np.uint8)
-        return self._mirror[:count].view(dtype)
+    def _header(self, kind: Kind, length: int) -> Header:
+        return Header(kind, "-", 0, self._operations, length)
 
 
 def _raw(array: NDArray[Any]) -> memoryview:

@@ -1,8 +1,7 @@
 """How the elements of a sum are parted over a ring's members, and what a member does with them, in what order.
 
 Of several buffers, one vector is formed in thought: they follow each other in it without a gap, and segments go across
-their borders. So several cost no more than one of their total length. Nothing here does anything: a plan depends on
-the lengths alone, and is kept, for training makes the same few calls again and again.
+their borders. So several cost no more than one of their total length. All of it follows from the lengths alone.
 """
 
 from __future__ import annotations
@@ -11,10 +10,10 @@ import binascii
 import enum
 import struct
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
 from itertools import accumulate
+from typing import Self
 
 #: Buffers of at most so many bytes together go around whole.
 SMALL_BYTES = 32 << 10
@@ -22,8 +21,6 @@ SMALL_BYTES = 32 << 10
 SEGMENT_BYTES = 256 << 10
 #: A hop is received so many ticks after the hop before it was sent: members need not run in lockstep.
 _LAG = 2
-#: Plans that are kept.
-_KEPT = 32
 
 
 class Act(enum.Enum):
@@ -97,8 +94,10 @@ class Plan:
     Attributes:
         rank, size: which member, of how many: at least two.
         itemsize: bytes of an element in a buffer.
-        narrow: bytes of an element in the wire's dtype.
+        wire_itemsize: bytes of an element in the wire's dtype.
         parts: of all buffers, in order.
+        wire_bytes: of all elements as they travel.
+        rounded: elements that travel in the wire's dtype.
         total: bytes of all buffers.
         split: 16 bits that differ if lengths do, or how many elements are exact.
     """
@@ -106,37 +105,46 @@ class Plan:
     rank: int
     size: int
     itemsize: int
-    narrow: int
+    wire_itemsize: int
     parts: tuple[Part, ...]
+    wire_bytes: int
+    rounded: int
     total: int
     split: int
+
+    @classmethod
+    def of(cls, rank: int, size: int, lengths: Sequence[int], exact: int, itemsize: int, wire_itemsize: int) -> Self:
+        """A member's plan; those of all members fit together.
+
+        Args:
+            rank, size: which member, of how many: at least two.
+            lengths: elements of each buffer.
+            exact: so many elements at the end of the last buffer travel in their own dtype.
+            itemsize: bytes of an element in a buffer.
+            wire_itemsize: bytes of an element in the wire's dtype; ``itemsize``: all travel in their own.
+        """
+        rounds = wire_itemsize < itemsize
+        ranges = [(number, 0, length, rounds) for number, length in enumerate(lengths)]
+        if rounds:
+            last, _, length, _ = ranges.pop()
+            ranges += [(last, 0, length - exact, True), (last, length - exact, length, False)]
+        parts = []
+        offset = rounded = 0
+        for number, begin, end, narrows in ranges:
+            if begin < end:
+                parts.append(Part(number, begin, end, narrows, offset, rounded))
+                offset += (end - begin) * (wire_itemsize if narrows else itemsize)
+                rounded += (end - begin) * narrows
+        split = binascii.crc_hqx(struct.pack(f"<{len(lengths) + 1}Q", *lengths, exact), 0)
+        return cls(rank, size, itemsize, wire_itemsize, tuple(parts), offset, rounded, sum(lengths) * itemsize, split)
 
     @property
     def whole(self) -> bool:
         """Whether it goes around whole."""
         return self.total <= SMALL_BYTES
 
-    @property
-    def wire_bytes(self) -> int:
-        """Bytes of all elements as they travel."""
-        return sum((part.end - part.begin) * self._wire(part) for part in self.parts)
-
-    @property
-    def rounded(self) -> int:
-        """Elements that travel in a narrower dtype than their own."""
-        return sum(part.end - part.begin for part in self.parts if part.narrow)
-
-    @cached_property
-    def steps(self) -> tuple[Step, ...]:
+    def steps(self) -> Iterator[Step]:
         """What to do, if it goes in segments."""
-        return tuple(self._steps())
-
-    @property
-    def longest(self) -> int:
-        """Bytes of the longest segment as it travels."""
-        return max(step.length for step in self.steps)
-
-    def _steps(self) -> Iterator[Step]:
         hops = 2 * (self.size - 1)
         elements = self.total // self.itemsize
         blocks = -(-self.total // (self.size * SEGMENT_BYTES))
@@ -175,31 +183,4 @@ class Plan:
             begin, number = stop, number + 1
 
     def _wire(self, part: Part) -> int:
-        return self.narrow if part.narrow else self.itemsize
-
-
-@lru_cache(_KEPT)
-def plan(rank: int, size: int, lengths: tuple[int, ...], exact: int, itemsize: int, narrow: int) -> Plan:
-    """A member's plan; all members of a world have plans that fit together.
-
-    Args:
-        rank, size: which member, of how many: at least two.
-        lengths: elements of each buffer.
-        exact: so many elements at the end of the last buffer travel in their own dtype.
-        itemsize: bytes of an element in a buffer.
-        narrow: bytes of an element on the wire; ``itemsize``: all travel in their own dtype.
-    """
-    narrows = narrow < itemsize
-    ranges = [(number, 0, length, narrows) for number, length in enumerate(lengths)]
-    if narrows:
-        number, _, length, _ = ranges.pop()
-        ranges += [(number, 0, length - exact, True), (number, length - exact, length, False)]
-    parts = []
-    offset = rounded = 0
-    for number, begin, end, rounds in ranges:
-        if begin < end:
-            parts.append(Part(number, begin, end, rounds, offset, rounded))
-            offset += (end - begin) * (narrow if rounds else itemsize)
-            rounded += (end - begin) * rounds
-    split = binascii.crc_hqx(struct.pack(f"<{len(lengths) + 1}Q", *lengths, exact), 0)
-    return Plan(rank, size, itemsize, narrow, tuple(parts), sum(lengths) * itemsize, split)
+        return self.wire_itemsize if part.narrow else self.itemsize
