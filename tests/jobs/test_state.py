@@ -16,12 +16,12 @@ from sqlflow_elastic.jobs.state import JobState
 
 REQUEST = JobRequest(JobKind.TRAIN, "a model", "")
 
-SAYINGS: list[Callable[[JobState], None]] = [
-    lambda state: state.pause(True),
-    lambda state: state.pause(False),
-    lambda state: state.running(),
-    lambda state: state.ended(Stage.FAILED, "too late"),
-]
+SAYINGS: dict[str, Callable[[JobState], None]] = {
+    "paused": lambda state: state.pause(True),
+    "no more paused": lambda state: state.pause(False),
+    "running": lambda state: state.running(),
+    "ended": lambda state: state.ended(Stage.FAILED, "too late"),
+}
 
 
 class Overtaken(JobState):
@@ -54,14 +54,14 @@ def stage(state: JobState) -> tuple[Stage, str]:
     return Stage(status["state"]), status["message"]
 
 
-@pytest.mark.parametrize("say", SAYINGS)
+@pytest.mark.parametrize("say", SAYINGS.values(), ids=SAYINGS)
 def test_a_job_that_has_ended_stays_so(state: JobState, say: Callable[[JobState], None]) -> None:
     state.set(Stage.CANCELLED, "enough")
     say(state)
     assert stage(state) == (Stage.CANCELLED, "enough")
 
 
-@pytest.mark.parametrize("say", SAYINGS)
+@pytest.mark.parametrize("say", SAYINGS.values(), ids=SAYINGS)
 def test_also_if_it_ends_while_something_else_is_said(
     url: str, state: JobState, say: Callable[[JobState], None]
 ) -> None:

@@ -196,7 +196,7 @@ def test_kill_job_of_another_session_ends_master_and_workers(session: Session) -
         for event in session.execute(statement):
             if isinstance(event, Progress) and event.phase == "training" and result is None:
                 # The session does not read meanwhile, and much is told.
-                wait_until(lambda: steps_of_the_newest(session) >= 2000, SECONDS)
+                wait_until(lambda: steps_of_the_newest(session) >= 40_000, SECONDS)
                 result = last_of(other, f"KILL JOB {other.jobs()[0]}")
             last = event
         assert other.sql("SHOW JOBS")["state"][0].as_py() == "cancelled"
