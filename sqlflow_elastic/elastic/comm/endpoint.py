@@ -19,6 +19,8 @@ STEP_DEADLINE_SECONDS = 30.0
 
 _MIN_TOKEN_BYTES = 16
 _BACKLOG = 128
+#: Above the version of every world: all are given up.
+_CLOSED = 2**63
 
 
 class Endpoint:
@@ -76,11 +78,13 @@ class Endpoint:
 
         Raises:
             WorldBroken: a neighbour did not come in time or does not listen any more (it is the suspect), has gone on
-                to another world, or the world was given up here.
+                to another world or left this one again, or the world was given up here.
             ValueError: ``place.next`` is no address.
             RuntimeError: another thread is in this call.
         """
         if not self._connecting.acquire(blocking=False):
+            if self._given_up == _CLOSED:  # `close` may be freeing it
+                raise WorldBroken(f"world {place.version} was given up")
             raise RuntimeError("an endpoint is connected by one thread at a time")
         try:
             with self._state:
@@ -115,7 +119,7 @@ class Endpoint:
     def close(self) -> None:
         """Listen no more; communicators live on. A `connect` under way raises `WorldBroken`. Does not block."""
         with self._state:
-            self._given_up = 2**63
+            self._given_up = _CLOSED
         self.cancel()
         self._free()
 
@@ -124,7 +128,7 @@ class Endpoint:
 
     def _free(self) -> None:
         """Free the sockets after `close`, as soon as no `connect` uses them: each comes here at its end."""
-        if self._given_up == 2**63 and self._connecting.acquire(blocking=False):
+        if self._given_up == _CLOSED and self._connecting.acquire(blocking=False):
             try:
                 with self._state:
                     if not self._closed:

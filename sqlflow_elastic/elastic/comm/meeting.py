@@ -1,9 +1,12 @@
 """One attempt of a member to find both its neighbours in a new world: one loop over non-blocking sockets, no threads.
 
 It dials the next member and answers whoever dials it. Three kinds of callers come: the previous member of this world; a
-member of a later world, which is early and is kept for the meeting of that world; and strangers, of whom a bounded
-number is heard at a time, for a bounded time, and for as many bytes as a hello has. A member of an earlier world is
-refused.
+member of a later world, which is kept for the meeting of that world; and strangers, of whom a bounded number is heard
+at a time, for a bounded time, and for as many bytes as a hello has. A member of an earlier world is refused.
+
+A world that cannot come about any more is not waited for. It is over when a member of a later world dials: its place is
+next to this one, so this one stands in that world too, and worlds come one after the other. And it is over when a
+neighbour that was found closes its connection: who closed it has given the world up.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import select
 import selectors
 import socket
 import time
@@ -23,8 +27,6 @@ from sqlflow_elastic.elastic.comm.handshake import Hello, Verdict
 
 #: Callers that have proven nothing yet: above, the one that came first is dropped.
 MAX_STRANGERS = 64
-#: Members of later worlds: above, the one of the earliest world is dropped. It dials again.
-MAX_EARLY = 16
 STRANGER_SECONDS = 5.0
 #: After a connection was lost on the way.
 REDIAL_SECONDS = 0.05
@@ -68,7 +70,7 @@ class Meeting:
         wake: an eventfd that makes `run` look at ``given_up``.
         token: the job's.
         place: where this member will stand.
-        early: members of later worlds, by whom to keep; changed in place.
+        early: members of later worlds; changed in place. At most `MAX_STRANGERS`: they end the turn they are heard in.
         given_up: whether to stop.
     """
 
@@ -103,9 +105,10 @@ class Meeting:
         """
         deadline = time.monotonic() + seconds
         try:
-            with selectors.DefaultSelector() as self._selector:
+            with selectors.DefaultSelector() as self._selector, select.epoll() as self._ends:
                 self._selector.register(self._wake, selectors.EVENT_READ)
                 self._selector.register(self._listener, selectors.EVENT_READ)
+                self._selector.register(self._ends, selectors.EVENT_READ)
                 self._greet_early()
                 while self._previous is None or self._next is None:
                     self._turn(deadline)
@@ -125,6 +128,9 @@ class Meeting:
         """Wait for the next thing to happen, and do what it asks for."""
         if self._given_up():
             raise WorldBroken(f"world {self._place.version} was given up")
+        if self._early:
+            later = max(member.hello.version for member in self._early)
+            raise WorldBroken(f"world {later} has followed world {self._place.version}")
         now = time.monotonic()
         if now >= deadline:
             raise self._missed()
@@ -140,6 +146,8 @@ class Meeting:
                 self._accept()
             elif key.fileobj == self._wake:
                 os.eventfd_read(self._wake)
+            elif key.fileobj is self._ends:
+                self._check_ends()
             elif self._call is not None and key.fileobj is self._call.connection:
                 self._go_on(self._call)
             elif isinstance(key.fileobj, socket.socket) and key.fileobj in self._strangers:
@@ -151,6 +159,18 @@ class Meeting:
         said = " and ".join(f"rank {rank}" for rank in missing)
         suspect = missing[0] if len(missing) == 1 else None
         return WorldBroken(f"{said} did not come to world {self._place.version} in time", suspect)
+
+    # Those who were found.
+
+    def _watch(self, neighbour: socket.socket) -> None:
+        """See its end, whatever it has sent before: a ring that is whole on its side may sum already."""
+        self._ends.register(neighbour, select.EPOLLRDHUP)
+
+    def _check_ends(self) -> None:
+        for descriptor, _ in self._ends.poll(0):
+            is_next = self._next is not None and self._next.fileno() == descriptor
+            rank = self._next_rank if is_next else self._previous_rank
+            raise WorldBroken(f"rank {rank} has left world {self._place.version} again")
 
     # The one that this member dials.
 
@@ -170,7 +190,7 @@ class Meeting:
         if not call.connected:
             error = call.connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             # A port that nobody listens on may be the one that the kernel gave to this very socket.
-            if not error and call.connection.getsockname() == call.connection.getpeername():
+            if not error and _is_its_own_peer(call.connection):
                 error = errno.ECONNREFUSED
             if error:
                 self._hang_up(error)
@@ -196,6 +216,7 @@ class Meeting:
         if verdict is Verdict.WELCOME:
             self._selector.unregister(call.connection)
             self._next, self._call = call.connection, None
+            self._watch(self._next)
         elif verdict is Verdict.REFUSED:
             raise WorldBroken(f"rank {self._next_rank} stands in another world than {self._place.version}")
         else:
@@ -259,10 +280,6 @@ class Meeting:
         hello = member.hello
         if hello.version > self._place.version:
             self._early.append(member)
-            if len(self._early) > MAX_EARLY:
-                first = min(self._early, key=lambda early: early.hello.version)
-                self._early.remove(first)
-                first.connection.close()
             return
         here = (self._place.version, self._previous_rank, self._place.size)
         if (hello.version, hello.rank, hello.size) != here:
@@ -274,6 +291,7 @@ class Meeting:
             if self._previous is not None:  # who dials twice has lost its first connection
                 self._previous.close()
             self._previous = member.connection
+            self._watch(self._previous)
         else:
             member.connection.close()
 
@@ -285,6 +303,14 @@ def _enlarge(connection: socket.socket, option: int) -> None:
         granted = probe.getsockopt(socket.SOL_SOCKET, option)
     if granted >= SOCKET_BUFFER_BYTES:
         connection.setsockopt(socket.SOL_SOCKET, option, SOCKET_BUFFER_BYTES)
+
+
+def _is_its_own_peer(connection: socket.socket) -> bool:
+    """Whether both ends are this one; not if the other has gone again already, which reading will tell."""
+    try:
+        return bool(connection.getsockname() == connection.getpeername())
+    except OSError:
+        return False
 
 
 def _lives(connection: socket.socket) -> bool:

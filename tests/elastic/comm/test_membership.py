@@ -12,9 +12,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from sqlflow_elastic.elastic.comm import Communicator, Endpoint, Place, WorldBroken, address, handshake
+from sqlflow_elastic.elastic.comm import Communicator, Endpoint, Place, WorldBroken, address, handshake, meeting
 from sqlflow_elastic.elastic.comm.handshake import CHALLENGE_BYTES, HELLO_BYTES, VERDICT_BYTES, Verdict
-from sqlflow_elastic.elastic.comm.meeting import MAX_EARLY, MAX_STRANGERS
+from sqlflow_elastic.elastic.comm.meeting import MAX_STRANGERS
 from tests.elastic.comm.worlds import SECONDS, TOKEN, at_once, connected, descriptors, nothing_left_behind, places
 from tests.waiting import wait_until
 
@@ -236,16 +236,17 @@ def test_a_member_of_another_world_is_refused(
 def test_who_is_late_learns_that_its_world_is_over(
     pair: tuple[Endpoint, Endpoint], threads: ThreadPoolExecutor
 ) -> None:
-    meeting = meet(threads, pair[0], places(pair, version=2)[0])
-    with pytest.raises(WorldBroken, match="another world than 1") as broken:
-        pair[1].connect(places(pair, version=1)[1], SECONDS)
-    assert broken.value.suspect is None  # it is not failing, it has gone on
-    pair[0].cancel()
-    with pytest.raises(WorldBroken, match="given up"):
-        meeting.result()
+    with Endpoint(TOKEN) as third:
+        meeting = meet(threads, pair[0], places([pair[0], third], version=2)[0])
+        with pytest.raises(WorldBroken, match="another world than 1") as broken:
+            pair[1].connect(places(pair, version=1)[1], SECONDS)
+        assert broken.value.suspect is None  # it is not failing, it has gone on
+        pair[0].cancel()
+        with pytest.raises(WorldBroken, match="given up"):
+            meeting.result()
 
 
-def test_who_is_early_is_found_when_the_other_comes(
+def test_who_is_early_ends_the_world_before_and_is_found_when_the_other_comes(
     pair: tuple[Endpoint, Endpoint], threads: ThreadPoolExecutor
 ) -> None:
     first, second = pair
@@ -253,10 +254,9 @@ def test_who_is_early_is_found_when_the_other_comes(
     with Endpoint(TOKEN) as third:
         old = meet(threads, first, Place(1, 0, 3, third.address))
         early = meet(threads, second, places(pair, version=2)[1])
-        wait_until(lambda: len(first._early) == 1, SECONDS)
-        first.cancel(1)
-        with pytest.raises(WorldBroken, match="given up"):
-            old.result()
+        with pytest.raises(WorldBroken, match="world 2 has followed world 1") as broken:
+            old.result(SECONDS / 2)
+        assert broken.value.suspect is None
     assert works([first.connect(places(pair, version=2)[0], SECONDS), early.result()])
 
 
@@ -267,31 +267,22 @@ def test_who_dials_before_the_other_connects_at_all_is_found(
     assert works([pair[1].connect(places(pair)[1], SECONDS), early.result()])
 
 
-def test_the_early_are_bounded_and_dropped_when_their_world_has_passed(
+def test_the_early_are_dropped_when_their_world_has_passed(
     pair: tuple[Endpoint, Endpoint], threads: ThreadPoolExecutor
 ) -> None:
     first, second = pair
     meeting = meet(threads, first, places(pair)[0])
-    with contextlib.ExitStack() as cleanup:
-        early = {}
-        for version in range(2, 2 + MAX_EARLY + 4):
-            early[version] = connection = cleanup.enter_context(dial(first))
-            connection.sendall(handshake.make_hello(TOKEN, Place(version, 1, 2, ""), hear(connection, CHALLENGE_BYTES)))
-        wait_until(lambda: len(first._early) == MAX_EARLY and 5 not in {e.hello.version for e in first._early}, SECONDS)
-        for version in range(2, 6):
-            assert is_closed(early[version])
-        first.cancel()
-        with pytest.raises(WorldBroken):
-            meeting.result()
-        later = 2 + MAX_EARLY + 3
-        with first.connect(Place(later, 0, 1, ""), SECONDS):
+    with dial(first) as early:
+        early.sendall(handshake.make_hello(TOKEN, Place(2, 1, 2, ""), hear(early, CHALLENGE_BYTES)))
+        with pytest.raises(WorldBroken, match="world 2"):
+            meeting.result(SECONDS / 2)
+        with first.connect(Place(3, 0, 1, ""), SECONDS):
             pass
-        meeting = meet(threads, first, Place(later + 1, 0, 2, second.address))
-        for version in range(6, later + 1):
-            assert len(hear(early[version], VERDICT_BYTES)) == VERDICT_BYTES
-            assert is_closed(early[version])
+        meeting = meet(threads, first, Place(4, 0, 2, second.address))
+        assert len(hear(early, VERDICT_BYTES)) == VERDICT_BYTES
+        assert is_closed(early)
         first.cancel()
-        with pytest.raises(WorldBroken):
+        with pytest.raises(WorldBroken, match="given up"):
             meeting.result()
 
 
@@ -302,16 +293,68 @@ def test_an_early_one_that_has_gone_again_is_not_taken_for_a_neighbour(
     with Endpoint(TOKEN) as third:
         old = meet(threads, first, Place(1, 0, 3, third.address))
         early = meet(threads, second, places(pair, version=2)[1])
-        wait_until(lambda: len(first._early) == 1, SECONDS)
-        first.cancel()
+        with pytest.raises(WorldBroken, match="world 2"):
+            old.result(SECONDS / 2)
+        assert len(first._early) == 1
         second.cancel()
-        for meeting in (old, early):
-            with pytest.raises(WorldBroken, match="given up"):
-                meeting.result()
+        with pytest.raises(WorldBroken, match="given up"):
+            early.result()
         with pytest.raises(WorldBroken, match="rank 1 did not come"):
             first.connect(places([first, third], version=2)[0], 0.2)
         assert first._early == []
     assert works(connected(pair, version=3))
+
+
+@pytest.mark.parametrize("said", [b"", b"a part of a sum"], ids=["silently", "in the middle of a sum"])
+def test_a_previous_member_that_leaves_again_is_told_at_once(
+    pair: tuple[Endpoint, Endpoint], threads: ThreadPoolExecutor, said: bytes
+) -> None:
+    meeting = meet(threads, pair[0], Place(1, 0, 3, pair[1].address))
+    with dial(pair[0]) as previous:
+        previous.sendall(handshake.make_hello(TOKEN, Place(1, 2, 3, ""), hear(previous, CHALLENGE_BYTES)))
+        assert len(hear(previous, VERDICT_BYTES)) == VERDICT_BYTES
+        previous.sendall(said)
+        assert not meeting.done()
+    with pytest.raises(WorldBroken, match="rank 2 has left world 1") as broken:
+        meeting.result(SECONDS / 2)
+    assert broken.value.suspect is None
+
+
+def test_a_next_member_that_leaves_again_is_told_at_once(
+    pair: tuple[Endpoint, Endpoint], threads: ThreadPoolExecutor
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        place = Place(1, 0, 3, address.join(*listener.getsockname()))
+        meeting = meet(threads, pair[0], place)
+        next_, _ = listener.accept()
+        with next_:
+            challenge = handshake.new_challenge()
+            next_.sendall(challenge)
+            hello = handshake.read_hello(TOKEN, challenge, hear(next_, HELLO_BYTES))
+            assert hello is not None
+            next_.sendall(handshake.make_verdict(TOKEN, hello, Verdict.WELCOME))
+            assert not meeting.done()
+        with pytest.raises(WorldBroken, match="rank 1 has left world 1") as broken:
+            meeting.result(SECONDS / 2)
+    assert broken.value.suspect is None
+
+
+def test_a_world_that_one_member_has_left_ends_for_all_and_they_meet_in_the_next(
+    pair: tuple[Endpoint, Endpoint], threads: ThreadPoolExecutor
+) -> None:
+    with Endpoint(TOKEN) as third:
+        endpoints = [*pair, third]
+        before, after = places(endpoints, version=1), places(endpoints, version=2)
+        first, second = (meet(threads, endpoints[rank], before[rank]) for rank in range(2))
+        pair[1].cancel(1)
+        with pytest.raises(WorldBroken, match="given up"):
+            second.result(SECONDS / 2)
+        ahead = meet(threads, pair[1], after[1])
+        for meeting in (first, meet(threads, third, before[2])):
+            with pytest.raises(WorldBroken):
+                meeting.result(SECONDS / 2)
+        others = at_once(lambda rank: endpoints[rank].connect(after[rank], SECONDS), [0, 2])
+        assert works([others[0], ahead.result(), others[1]])
 
 
 def test_a_neighbour_that_never_comes_is_told_at_the_deadline(pair: tuple[Endpoint, Endpoint]) -> None:
@@ -356,6 +399,24 @@ def test_closing_an_endpoint_ends_its_connect_but_not_its_communicators(threads:
             first.connect(places([first, second], version=3)[0], SECONDS)
         first.close()
     assert works(members)
+
+
+def test_a_connect_that_comes_while_the_endpoint_is_freed_is_told_of_a_broken_world(
+    pair: tuple[Endpoint, Endpoint],
+) -> None:
+    with pair[0]._connecting:
+        pair[0].close()
+        with pytest.raises(WorldBroken, match="given up"):
+            pair[0].connect(places(pair)[0], SECONDS)
+
+
+def test_who_answers_and_is_gone_at_once_is_not_taken_for_the_caller_itself() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        caller = socket.create_connection(listener.getsockname(), SECONDS)
+    with caller:
+        with pytest.raises(ConnectionError):
+            caller.recv(1)
+        assert not meeting._is_its_own_peer(caller)
 
 
 def test_many_worlds_one_after_the_other_leave_nothing_behind() -> None:
