@@ -60,15 +60,14 @@ class Piece:
 
     Attributes:
         part: which.
-        begin, end: elements of the part.
-        at: bytes of the part before them, as they travel.
+        elements: where they are in the part.
+        raw: where their bytes are among the part's, as they travel.
         length: bytes, as they travel.
     """
 
     part: int
-    begin: int
-    end: int
-    at: int
+    elements: slice
+    raw: slice
     length: int
 
 
@@ -177,9 +176,10 @@ class Plan:
         """The parts' elements among those of all buffers."""
         number = bisect_right(starts, begin) - 1
         while begin < end:
-            start, stop = starts[number], min(starts[number + 1], end)
+            stop = min(starts[number + 1], end)
             width = self._wire(self.parts[number])
-            yield Piece(number, begin - start, stop - start, (begin - start) * width, (stop - begin) * width)
+            first, last = begin - starts[number], stop - starts[number]
+            yield Piece(number, slice(first, last), slice(first * width, last * width), (last - first) * width)
             begin, number = stop, number + 1
 
     def _wire(self, part: Part) -> int:

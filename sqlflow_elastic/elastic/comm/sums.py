@@ -115,8 +115,8 @@ class SegmentedSum:
                 for piece in step.pieces:
                     path = paths[piece.part]
                     if path.rounded is not None:
-                        path.rounded[piece.begin : piece.end] = path.own[piece.begin : piece.end]
-                    link.queue(path.sends[piece.at : piece.at + piece.length])
+                        path.rounded[piece.elements] = path.own[piece.elements]
+                    link.queue(path.sends[piece.raw])
             elif act is Act.CHECK:
                 header.check(link.receive_bytes(HEADER_BYTES))
             elif act is Act.ADD or act is Act.COMPLETE:
@@ -124,22 +124,22 @@ class SegmentedSum:
                 at = 0
                 for piece in step.pieces:
                     path = paths[piece.part]
-                    total = path.total[piece.begin : piece.end]
+                    total = path.total[piece.elements]
                     added = incoming[at : at + piece.length].view(path.wire)
-                    np.add(path.own[piece.begin : piece.end], added, out=total)
+                    np.add(path.own[piece.elements], added, out=total)
                     if path.rounded is not None:
-                        path.rounded[piece.begin : piece.end] = total
+                        path.rounded[piece.elements] = total
                         if act is Act.COMPLETE:  # all have what travelled
-                            total[...] = path.rounded[piece.begin : piece.end]
-                    link.queue(path.travels[piece.at : piece.at + piece.length])
+                            total[...] = path.rounded[piece.elements]
+                    link.queue(path.travels[piece.raw])
                     at += piece.length
             else:
                 for piece in step.pieces:
                     path = paths[piece.part]
-                    target = path.travels[piece.at : piece.at + piece.length]
+                    target = path.travels[piece.raw]
                     link.receive(target)
                     if path.rounded is not None:
-                        path.total[piece.begin : piece.end] = path.rounded[piece.begin : piece.end]
+                        path.total[piece.elements] = path.rounded[piece.elements]
                     if act is Act.PASS:
                         link.queue(target)
         link.drain()
