@@ -13,6 +13,8 @@ from sqlflow_elastic.cluster import Cluster, Phase, Process, ProcessSpec, Status
 from tests.waiting import wait_until
 
 SECONDS = 30.0
+#: Of a cluster on which the contract is tested.
+SLOTS = 4
 
 HOLD = """
     import signal
