@@ -28,7 +28,7 @@ class Header:
     Attributes:
         kind: the operation.
         dtype: NumPy's character for what travels, of a sum.
-        split: 16 bits that tell how the bytes of a sum are parted; 0 of other operations.
+        split: checksum of 16 bits of how the bytes of a sum are parted; 0 of other operations.
         number: of the operation in this communicator, modulo 2**32.
         length: bytes of all buffers or of the block; of a broadcast the number of buffers.
     """

@@ -98,7 +98,7 @@ class Plan:
         wire_bytes: of all elements as they travel.
         rounded: elements that travel in the wire's dtype.
         total: bytes of all buffers.
-        split: 16 bits that differ if lengths do, or how many elements are exact.
+        split: checksum of 16 bits of the buffers' lengths and of how many elements are exact.
     """
 
     rank: int
