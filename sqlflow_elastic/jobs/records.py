@@ -23,7 +23,11 @@ CANCEL = "cancel"
 #: The key of where it is.
 STATUS = "status"
 
+#: Keys of what masters leave for each other lie below this one.
+MACHINE = "machine/"
+
 _WORKERS = "workers/"
+_WORLD = f"{MACHINE}world"
 
 
 class Stage(StrEnum):
@@ -199,7 +203,7 @@ def _record(job: str, folder: JobFolder, entries: Iterable[Entry]) -> JobRecord 
     """What the entries of a job's state say; None if they make no sense."""
     try:
         values = {entry.key: json.loads(entry.value) for entry in entries}
-        status, world = values[STATUS], values.get("world") or {}
+        status, world = values[STATUS], values.get(_WORLD) or {}
         return JobRecord(
             id=job,
             folder=folder,

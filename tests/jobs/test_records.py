@@ -66,7 +66,7 @@ def test_all_that_a_job_says_of_itself_is_read(tmp_path: Path, store: str | None
             request=REQUEST.to_json(),
             status=RUNNING,
             progress={"phase": "training", "step": 8, "steps": 10, "loss": 0.5, "samples_per_second": 12.0, "new": 1},
-            world={"version": 3, "members": ["worker-0", "worker-2"]},
+            machine__world={"version": 3, "members": ["worker-0", "worker-2"]},
             workers__worker_0={"phase": "running", "pid": 4711, "since": 10.5, "exit_code": None, "preempted": False},
             workers__worker_1={"phase": "ended", "pid": 4712, "since": 12.0, "exit_code": -9, "preempted": True},
             metrics="127.0.0.1:9000",

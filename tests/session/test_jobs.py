@@ -133,7 +133,7 @@ def test_a_running_job_is_listed_in_another_session(job: Job, other: Session) ->
         state.running()
     job.write(
         progress={"phase": "training", "step": 812, "steps": 2000, "samples_per_second": 1234.5},
-        world={"version": 2, "members": ["worker-0", "worker-2"]},
+        machine__world={"version": 2, "members": ["worker-0", "worker-2"]},
     )
     (row,) = listed(other)
     assert 0 <= row.pop("seconds") < SECONDS
@@ -174,7 +174,7 @@ def test_what_fails_after_the_job_is_the_statements_end(session: Session, other:
 def test_a_job_is_shown_with_its_processes_changes_and_logs(job: Job, other: Session) -> None:
     job.write(
         progress={"phase": "training", "step": 9, "steps": 10, "epoch": 1, "epochs": 2, "loss": 0.123456, "eta": 61.7},
-        world={"version": 2, "members": ["worker-0"]},
+        machine__world={"version": 2, "members": ["worker-0"]},
         workers__worker_0={"phase": "running", "pid": 4711, "since": 0, "exit_code": None, "preempted": False},
         workers__worker_1={"phase": "ended", "pid": 4712, "since": 1, "exit_code": -9, "preempted": True},
         workers__worker_2={"phase": "ended", "pid": 4713, "since": 1, "exit_code": 1, "preempted": False},

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sqlflow_elastic.elastic.membership.desk import Desk, Worker
+from sqlflow_elastic.elastic.membership.master_protocol import CountTasks
 from sqlflow_elastic.elastic.membership.messages import Hello, NoTask, Task, TaskAccepted, Wish
 from sqlflow_elastic.elastic.membership.restarts import Restarts
 from sqlflow_elastic.elastic.membership.tasks import TASKS_KEY, TaskQueues
@@ -24,6 +25,11 @@ class Dealing:
         self._queues = TaskQueues(stored)
         self.open = False
 
+    def count(self) -> None:
+        """Say how many tasks of each queue are done."""
+        for queue in self._queues.counts:
+            self._count(queue)
+
     def greeted(self, worker: Worker, hello: Hello) -> None:
         """A worker says which tasks it has, and whether it waits for one. Raises: TotalChangedError."""
         self._queues.holds(worker.name, hello.held)
@@ -37,6 +43,7 @@ class Dealing:
         """A worker waits for a task. Raises: TotalChangedError: not the queue that others mean."""
         if self._queues.wish(worker.name, wish):
             self._desk.persist({TASKS_KEY + wish.queue: wish.total})
+            self._count(wish.queue)
 
     def done(self, worker: Worker, queue: str, index: int) -> None:
         """A task's result is where it belongs: known for good, then acknowledged."""
@@ -45,6 +52,7 @@ class Dealing:
         if not self._queues.is_done(queue, index):
             self._desk.persist({f"{TASKS_KEY}{queue}/{index}": True})
             self._queues.did(queue, index)
+            self._count(queue)
             self._restarts.achieved()
         self._desk.send(worker, TaskAccepted(queue, index))
 
@@ -58,3 +66,7 @@ class Dealing:
             for name, queue, index in self._queues.deal():
                 task = NoTask(queue) if index is None else Task(queue, index)
                 self._desk.send(self._desk.workers[name], task)
+
+    def _count(self, queue: str) -> None:
+        done, total = self._queues.counts[queue]
+        self._desk.commands.append(CountTasks(queue, done, total))

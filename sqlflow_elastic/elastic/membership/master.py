@@ -16,6 +16,7 @@ from sqlflow_elastic.elastic.membership.desk import Desk, Worker
 from sqlflow_elastic.elastic.membership.ending import Ending
 from sqlflow_elastic.elastic.membership.master_protocol import (
     Cancelled,
+    CountTasks,
     Disconnected,
     EndJob,
     EndWorker,
@@ -40,6 +41,7 @@ from sqlflow_elastic.elastic.membership.worlds import Worlds
 
 __all__ = [
     "Cancelled",
+    "CountTasks",
     "Disconnected",
     "EndJob",
     "EndWorker",
@@ -224,6 +226,7 @@ class MasterMachine:
             self._desk.inform(text, level="warning")
         if not self._new:
             self._desk.inform("a new master took over")
+            self._dealing.count()
 
     def _waits_no_longer(self, now: float) -> None:
         """Members of the stored world have had their time to come; others may still be about to begin."""

@@ -122,6 +122,15 @@ class Tell:
 
 
 @dataclass(frozen=True)
+class CountTasks:
+    """So many of a queue's tasks are done now, for people: at its beginning, after each one, and of a new master."""
+
+    queue: str
+    done: int
+    total: int
+
+
+@dataclass(frozen=True)
 class EndJob:
     """The job is over, and so is the machine: it is handed no more events.
 
@@ -137,4 +146,4 @@ class EndJob:
     worker: str | None = None
 
 
-MasterCommand: TypeAlias = Send | StartWorker | EndWorker | Persist | Tell | EndJob
+MasterCommand: TypeAlias = Send | StartWorker | EndWorker | Persist | Tell | CountTasks | EndJob

@@ -77,6 +77,11 @@ class TaskQueues:
             if queue is not None and not task.done and task.index not in queue.done:
                 queue.doing.setdefault(task.index, worker)
 
+    @property
+    def counts(self) -> dict[str, tuple[int, int]]:
+        """Of each queue how many tasks are done, and how many there are."""
+        return {name: (len(queue.done), queue.total) for name, queue in self._queues.items()}
+
     def is_done(self, queue: str, index: int) -> bool:
         """Whether it is already known to be done."""
         return queue in self._queues and index in self._queues[queue].done

@@ -75,8 +75,10 @@ class Journal:
         if self._session is not None:
             self._session.beat()
 
-    def task_done(self, queue: str, done: int, total: int) -> None:
+    def tasks(self, queue: str, done: int, total: int) -> None:
         """So many tasks of a queue are done; where there are many, that is the job's progress."""
+        counts = {(queue, "done"): done, (queue, "open"): total - done}
+        self._serve(lambda figures: replace(figures, tasks={**figures.tasks, **counts}))
         if total > 1:
             self.tell(events.Progress(queue, done, total, unit="parts"))
 
@@ -84,10 +86,6 @@ class Journal:
         """So many worker processes are in each phase."""
         self._serve(lambda figures: replace(figures, workers=phases))
         self.timeline.slots(self._request.slots * phases.get("running", 0), time.time())
-
-    def tasks(self, tasks: Mapping[tuple[str, str], int]) -> None:
-        """So many tasks are in each queue and state."""
-        self._serve(lambda figures: replace(figures, tasks=tasks))
 
     def _serve(self, change: Callable[[Figures], Figures]) -> None:
         with self._lock:

@@ -22,22 +22,19 @@ from sqlflow_elastic.elastic.folder import EVENTS_VARIABLE, JOB_VARIABLE, JobFol
 from sqlflow_elastic.elastic.member import HOST_VARIABLE, MOST_VARIABLE, SCALING_VARIABLE, WORKER_VARIABLE
 from sqlflow_elastic.elastic.membership import master_protocol as protocol
 from sqlflow_elastic.elastic.membership.master import MasterMachine
-from sqlflow_elastic.elastic.membership.messages import FromWorker, TaskAccepted, TaskWanted, Told
+from sqlflow_elastic.elastic.membership.messages import FromWorker
 from sqlflow_elastic.elastic.membership.spec import JobSpec
-from sqlflow_elastic.elastic.membership.tasks import TASKS_KEY
 from sqlflow_elastic.elastic.state import Conflict, StoreUnavailable
 from sqlflow_elastic.errors import JobCancelled, JobError, SQLFlowError
 from sqlflow_elastic.jobs.master.journal import Journal
 from sqlflow_elastic.jobs.master.streams import Streams
 from sqlflow_elastic.jobs.master.watches import Watches, process_changed
-from sqlflow_elastic.jobs.records import Stage
+from sqlflow_elastic.jobs.records import MACHINE, Stage
 from sqlflow_elastic.jobs.request import JobRequest
 from sqlflow_elastic.jobs.state import STATE_VARIABLE, JobState
 
 #: Key: JSON number of the job's masters so far. Only the last one may write: a master that was taken for dead may live.
 TERM = "term"
-#: Keys of the machine lie below this one.
-MACHINE = "machine/"
 
 _BEAT_SECONDS = 1.0
 _GRACE_SECONDS = 10.0
@@ -75,8 +72,6 @@ class Master:
         self._journal = Journal(folder, self._request, state, descriptor, self._session_gone)
         token = folder.token.read_text(encoding="utf-8")
         self._streams = Streams(token, self._received, self._lost, self._journal.timeline.spans)
-        self._done: dict[str, set[int]] = {}
-        self._totals: dict[str, int] = {}
         self._watches = Watches(self._spec.job, cluster, state, self._journal, self._put_from_thread)
 
     async def run(self) -> int:
@@ -84,13 +79,6 @@ class Master:
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, self._put, protocol.Cancelled("the job was stopped"))
         stored = await self._blocking(self._take_over)
-        for key in stored:
-            if key.startswith(TASKS_KEY):
-                queue, _, index = key.removeprefix(TASKS_KEY).partition("/")
-                if index:
-                    self._done.setdefault(queue, set()).add(int(index))
-                else:
-                    self._totals[queue] = int(stored[key])
         statuses = await self._blocking(self._cluster.list, self._spec.job)
         processes = [process_changed(status) for status in statuses if status.role is Role.WORKER]
         machine = MasterMachine.adopt(self._spec, stored, processes, self._now())
@@ -146,8 +134,6 @@ class Master:
             case protocol.Send(name, message):
                 self._journal.timeline.sent(name, message, time.time())
                 self._streams.send(name, message)
-                if isinstance(message, TaskAccepted):
-                    self._accepted(message)
             case protocol.StartWorker(name):
                 await self._blocking(self._start_worker, name)
             case protocol.EndWorker(name, kill):
@@ -155,13 +141,13 @@ class Master:
             case protocol.Persist(changes):
                 await self._persist(changes)
             case protocol.Tell(event):
-                self._tell(event)
+                self._journal.tell(events.from_json(event))
+            case protocol.CountTasks(queue, done, total):
+                self._journal.tasks(queue, done, total)
 
     async def _persist(self, changes: Any) -> None:
         """Write for the machine. A store that is away is waited for: training goes on without us meanwhile."""
         encoded = {f"{MACHINE}{key}": value for key, value in changes.items()}
-        if "world" in changes:
-            encoded["world"] = changes["world"]
         deadline = time.monotonic() + _STORE_SECONDS
         while not await self._written(encoded, deadline):
             await asyncio.sleep(_STORE_PAUSE_SECONDS)
@@ -227,25 +213,9 @@ class Master:
             lines += [f"  {line}" for line in last]
         return "\n".join([*lines, f"Its folder is kept: {self._folder.path}"])
 
-    def _accepted(self, task: TaskAccepted) -> None:
-        done = self._done.setdefault(task.queue, set())
-        done.add(task.index)
-        self._journal.task_done(task.queue, len(done), self._totals.get(task.queue, 1))
-        counts = {(queue, "done"): len(indices) for queue, indices in self._done.items()}
-        counts |= {(queue, "open"): total - len(self._done.get(queue, ())) for queue, total in self._totals.items()}
-        self._journal.tasks(counts)
-
     def _received(self, name: str, message: FromWorker) -> None:
         self._journal.timeline.received(name, message, time.time())
-        if isinstance(message, Told):
-            self._tell(message.event)
-            return
-        if isinstance(message, TaskWanted):
-            self._totals[message.queue] = message.total
         self._put(protocol.Received(name, message))
-
-    def _tell(self, line: str) -> None:
-        self._journal.tell(events.from_json(line))
 
     def _lost(self, name: str) -> None:
         self._put(protocol.Disconnected(name))

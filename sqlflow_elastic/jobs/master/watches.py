@@ -17,10 +17,8 @@ from sqlflow_elastic.elastic.state import StoreUnavailable, Watch
 from sqlflow_elastic.elastic.state.base import MOST_CHANGES
 from sqlflow_elastic.errors import JobError
 from sqlflow_elastic.jobs.master.journal import Journal
+from sqlflow_elastic.jobs.records import CANCEL
 from sqlflow_elastic.jobs.state import JobState
-
-#: Key: written by KILL JOB.
-CANCEL = "cancel"
 
 _LOOK_SECONDS = 1.0
 _PAUSE_SECONDS = 0.5

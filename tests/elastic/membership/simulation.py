@@ -10,6 +10,7 @@ from typing import Any
 
 from sqlflow_elastic.elastic.membership.master import (
     Cancelled,
+    CountTasks,
     Disconnected,
     EndJob,
     EndWorker,
@@ -204,10 +205,17 @@ class Simulation:
             case Tell(event):
                 if "WorldChanged" in event:
                     self.clock.seen["WorldChanged"] += 1
+            case CountTasks(queue, done, total):
+                self.clock.seen["CountTasks"] += 1
+                if (done, total) != (self._stored_as_done(queue), self.store[f"tasks/{queue}"]):
+                    raise BrokenRuleError(f"{done} of {total} tasks of {queue} are not what is stored")
             case EndJob():
                 self._over(command)
             case _:
                 raise BrokenRuleError(f"{command} is no command")
+
+    def _stored_as_done(self, queue: str) -> int:
+        return sum(key.startswith(f"tasks/{queue}/") for key in self.store)
 
     def _persist(self, changes: Mapping[str, Any]) -> None:
         for key, value in changes.items():

@@ -30,6 +30,7 @@ LEAST = {
     "master died before StartWorker": 15,
     "master died before Tell": 70,
     "master died before EndWorker": 8,
+    "master died before CountTasks": 100,
     "master died before EndJob": 10,
     "apart": 100,
     "kept apart": 100,
@@ -49,6 +50,7 @@ LEAST = {
     "killed by the master": 400,
     "WorldChanged": 4000,
     "TaskDone": 10_000,
+    "CountTasks": 10_000,
     "steps": 50_000,
 }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlflow_elastic.elastic.membership.master import Persist, Phase, ProcessChanged, Send
+from sqlflow_elastic.elastic.membership.master import CountTasks, Persist, Phase, ProcessChanged, Send
 from sqlflow_elastic.elastic.membership.messages import (
     Held,
     NoTask,
@@ -28,7 +28,11 @@ def begun(workers: int = 2) -> Job:
 
 def test_a_task_goes_to_the_first_who_wishes_and_the_others_wait() -> None:
     job = begun()
-    assert job.hears(A, TaskWanted("save", 1)) == [Persist({"tasks/save": 1}), Send(A, Task("save", 0))]
+    assert job.hears(A, TaskWanted("save", 1)) == [
+        Persist({"tasks/save": 1}),
+        CountTasks("save", 0, 1),
+        Send(A, Task("save", 0)),
+    ]
     assert job.hears(B, TaskWanted("save", 1)) == []
 
 
@@ -38,6 +42,7 @@ def test_a_done_task_is_stored_then_acknowledged_and_all_who_wait_go_on() -> Non
     job.hears(B, TaskWanted("save", 1))
     assert job.hears(A, TaskDone("save", 0)) == [
         Persist({"tasks/save/0": True}),
+        CountTasks("save", 1, 1),
         Send(A, TaskAccepted("save", 0)),
         Send(B, NoTask("save")),
     ]
@@ -76,7 +81,7 @@ def test_an_acknowledgement_that_was_lost_is_sent_again_and_nothing_is_stored_tw
     job.loses(A)
     job.hello(A, Standing.WARMING, held=(Held("save", 0, done=True),))
     assert job.sent(A, TaskAccepted) == TaskAccepted("save", 0)
-    assert not any(isinstance(command, Persist) for command in job.commands)
+    assert not any(isinstance(command, Persist | CountTasks) for command in job.commands)
 
 
 def test_a_new_master_knows_what_is_done_and_waits_to_hear_who_does_what() -> None:
@@ -86,6 +91,7 @@ def test_a_new_master_knows_what_is_done_and_waits_to_hear_who_does_what() -> No
         job.hears(A, TaskDone("predict", _))
     job.hears(A, TaskWanted("predict", 4))
     job.adopt({A: Phase.RUNNING, B: Phase.RUNNING})
+    assert CountTasks("predict", 2, 4) in job.commands
     job.hello(B, Standing.WARMING, wish=Wish("predict", 4))
     assert job.sent(B, Task) is None
     job.hello(A, Standing.WARMING, held=(Held("predict", 2),))
