@@ -15,17 +15,11 @@ from collections.abc import Callable, Generator
 
 import tensorflow as tf
 
-from sqlflow_elastic.elastic.ways import Kind, Runner, Way
+from sqlflow_elastic.elastic.ways import Kind, Runner, Way, steps_per_call
 from sqlflow_elastic.events import Event, Message
 
 logger = logging.getLogger(__name__)
 
-#: A call runs at most this long, so that progress, checkpoints and a stop are prompt.
-_CALL_SECONDS = 0.2
-#: Steps a call: more gain nothing measurable.
-_MOST_STEPS = 32
-#: Bytes of a call's batches, at most.
-_CALL_BYTES = 64 * 2**20
 #: What remains of training must take this many times what building a way costs: the loops gain some ten percent.
 _LOOP_REPAYS = 10
 #: The same for XLA, which makes graphs of small operations several times as fast …
@@ -131,7 +125,7 @@ class Choice:
         while sum(seconds) < _TURN_SECONDS * 2 or len(seconds) < 5:
             seconds.append((yield self.single, 1))
         step = statistics.median(seconds)
-        steps = max(1, int(min(_CALL_SECONDS / step, _CALL_BYTES / self._batch_bytes, _MOST_STEPS)))
+        steps = steps_per_call(step, self._batch_bytes)
         if steps > 1 and self._left * step > first * _LOOP_REPAYS:
             yield from self._try(Way(Kind.FUSED, steps))
         operations = self.single.operations()

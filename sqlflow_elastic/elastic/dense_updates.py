@@ -26,7 +26,7 @@ def update_dense(
         gradients: of the variables, dense.
         variables: of the optimizer.
     """
-    rule = None if _does_more(optimizer, variables) else _RULES.get(type(optimizer))
+    rule = _rule(optimizer, variables)
     if rule is None:
         optimizer.apply(gradients, variables)
         return
@@ -36,6 +36,17 @@ def update_dense(
         index = optimizer._get_variable_index(variable)
         updates[variable.dtype](index, variable.value, tf.cast(gradient, variable.dtype))
     optimizer.iterations.assign_add(1)
+
+
+def only_reads_gradients(optimizer: keras.optimizers.Optimizer, variables: list[keras.Variable]) -> bool:
+    """Whether `update_dense` cannot make a gradient's memory a variable's, as an optimizer of Keras's may."""
+    return _rule(optimizer, variables) is not None
+
+
+def _rule(
+    optimizer: keras.optimizers.Optimizer, variables: list[keras.Variable]
+) -> Callable[[Any, tf.DType], _Update] | None:
+    return None if _does_more(optimizer, variables) else _RULES.get(type(optimizer))
 
 
 def _does_more(optimizer: keras.optimizers.Optimizer, variables: list[keras.Variable]) -> bool:

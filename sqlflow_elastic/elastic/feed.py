@@ -50,6 +50,21 @@ class Feed:
         features = {name: stack(buffer) for name, buffer in self._features.items()}
         return features, None if self._labels is None else stack(self._labels), stack(self._weights)
 
+    def batches(self, indices: Rows, scale: float) -> tuple[dict[str, tf.Tensor], tf.Tensor | None, tf.Tensor]:
+        """Slices of ``k`` batches: features and labels ``[k, b, …]``, weights ``[k, b]``.
+
+        Args:
+            indices: int64 ``[k, b]``.
+            scale: see `rows`.
+        """
+        self._gather(indices.reshape(-1), scale)
+
+        def stack(buffer: Array) -> tf.Tensor:
+            return tf.convert_to_tensor(buffer[: indices.size].reshape(*indices.shape, *buffer.shape[1:]))
+
+        features = {name: stack(buffer) for name, buffer in self._features.items()}
+        return features, None if self._labels is None else stack(self._labels), stack(self._weights)
+
     def _gather(self, indices: Rows, scale: float) -> None:
         b = len(indices)
         for name, array in self._dataset.features.items():

@@ -1,11 +1,14 @@
-"""One training step, taken together by the members of a world.
+"""Training steps, taken together by the members of a world.
 
 A member computes the gradients of its slice of the global batch, the members sum them up, and every member applies the
 same sums. Nothing but the last part touches a variable, so a step that breaks on the way has not happened.
 
-Dense gradients travel in one vector; behind them, in full precision, what layers moved (the moving statistics of batch
-normalization), the loss, and a flag. Gradients of tables travel as rows, in the order of the slices, which is the order
-of the batch: lazy row updates must see exactly the rows that the batch names.
+Many steps run in one call of a graph, in a loop whose body asks Python for the sums: what a call costs, above all in a
+model of many variables, is paid once in many steps, as by a process that trains alone.
+
+Large dense gradients travel as they are. Small ones travel in one vector; behind them, in full precision, what layers
+moved (the moving statistics of batch normalization), the loss, and a flag. Gradients of tables travel as rows, in the
+order of the slices, which is the order of the batch: lazy row updates must see exactly the rows that the batch names.
 
 What is not the same as in one process that sees the whole batch:
 
@@ -17,11 +20,10 @@ What is not the same as in one process that sees the whole batch:
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Self
 
@@ -31,41 +33,45 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from sqlflow_elastic.elastic.batch import Batch, Gradients
+from sqlflow_elastic.elastic.comm.base import WorldBroken
 from sqlflow_elastic.elastic.dataset import ArrayDataset
 from sqlflow_elastic.elastic.direct_call import DirectCall
 from sqlflow_elastic.elastic.feed import Feed
 from sqlflow_elastic.elastic.optimizers import Updates
 from sqlflow_elastic.elastic.replica import Exchange
 from sqlflow_elastic.elastic.sampling import Rows
-from sqlflow_elastic.elastic.stand_ins import stand_ins
 from sqlflow_elastic.elastic.table_rows import TableRows
-from sqlflow_elastic.elastic.ways import operations, specs
+from sqlflow_elastic.elastic.ways import Losses, operations, specs, steps_per_call
 from sqlflow_elastic.errors import JobError
-
-logger = logging.getLogger(__name__)
 
 #: Times a rank, this is added to a seed's first word: a prime that brings the seeds of no two ranks together.
 _SEED_STRIDE = 2_654_435_761
 _SEED = "seed_generator_state"
 #: How the names of operations begin that write to variables.
 _WRITES = ("Assign", "ResourceScatter", "ResourceApply", "ResourceStridedSliceAssign")
+#: A gradient of at least so many bytes travels as it is: to copy it costs more than one more buffer.
+_LARGE_BYTES = 64 << 10
+#: TensorFlow takes over memory that begins at a multiple of this, and copies other.
+_ALIGNMENT = 64
 
 
 @dataclass(frozen=True)
-class StepDone:
-    """What a step came to.
+class StepsDone:
+    """What a call came to.
 
     Attributes:
-        loss: the mean loss of the global batch.
-        flagged: whether any member raised its flag.
-        own: samples of this member's slice.
+        losses: the mean loss of each global batch whose step is done.
+        flagged: whether any member raised its flag in the last of these steps.
+        own: samples of this member's slices in them.
         own_seconds: what it worked on them, waiting for others left out.
+        broken: why there are fewer than were wanted, if that is why.
     """
 
-    loss: float
+    losses: Losses
     flagged: bool
     own: int
     own_seconds: float
+    broken: WorldBroken | None
 
 
 @dataclass(frozen=True)
@@ -73,31 +79,44 @@ class _Layout:
     """What the traced gradient function found; all members find the same.
 
     Attributes:
-        dense: indices of the trainable variables with dense gradients, in the vector's order.
+        large: indices of the trainable variables whose gradients travel as they are, in this order.
+        small: indices of those whose dense gradients travel in one vector, in the vector's order.
         tables: indices of those whose gradients are rows.
-        moved: variables of floats that the forward pass moves; they stand behind the gradients.
+        moved: variables of floats that the forward pass moves; they stand behind the small gradients.
         seeds: random seeds.
-        exact: elements behind the gradients: what was moved, the loss, the flag.
     """
 
-    dense: list[int]
-    tables: list[int]
-    moved: list[keras.Variable]
-    seeds: list[keras.Variable]
-    exact: int
+    large: list[int] = field(default_factory=list)
+    small: list[int] = field(default_factory=list)
+    tables: list[int] = field(default_factory=list)
+    moved: list[keras.Variable] = field(default_factory=list)
+    seeds: list[keras.Variable] = field(default_factory=list)
 
     @classmethod
-    def of(cls, gradients: Sequence[Any], moved: list[keras.Variable], seeds: list[keras.Variable]) -> Self:
+    def of(
+        cls,
+        gradients: Sequence[Any],
+        variables: list[keras.Variable],
+        dtype: tf.DType,
+        moved: list[keras.Variable],
+        seeds: list[keras.Variable],
+    ) -> Self:
         """Raises: JobError: members cannot have a moved variable in common."""
         for variable in moved:
             if not tf.as_dtype(variable.dtype).is_floating:
                 raise JobError(f"a layer counts in {variable.path}, and workers have only means in common: train alone")
         tables = [i for i, gradient in enumerate(gradients) if isinstance(gradient, tf.IndexedSlices)]
         dense = [i for i, gradient in enumerate(gradients) if gradient is not None and i not in tables]
-        return cls(dense, tables, moved, seeds, sum(int(np.prod(variable.shape)) for variable in moved) + 2)
+        large = [i for i in dense if np.prod(variables[i].shape) * dtype.size >= _LARGE_BYTES]
+        return cls(large, [i for i in dense if i not in large], tables, moved, seeds)
+
+    @property
+    def exact(self) -> int:
+        """Elements behind the small gradients: what was moved, the loss, the flag."""
+        return sum(int(np.prod(variable.shape)) for variable in self.moved) + 2
 
 
-class JointStep:
+class JointSteps:
     """Takes steps in worlds of any size and split.
 
     Args:
@@ -122,94 +141,121 @@ class JointStep:
         self._gradients = gradients
         self._updates = updates
         self._dataset = dataset
-        self._batch_size = batch_size
+        self._batch_bytes = dataset.row_bytes * batch_size
+        self._most_rows = batch_size * steps_per_call(0.0, self._batch_bytes)
         self._tracing = tracing
         self._warming = threading.Lock()
         self._variables: list[keras.Variable] = list(model.trainable_variables)
         wide = "float64" in (keras.config.floatx(), *(variable.dtype for variable in self._variables))
         self._dtype = tf.float64 if wide else tf.float32
-        self._layout = _Layout([], [], [], [], 0)
-        self._traced: tuple[DirectCall, DirectCall] | None = None
+        self._layout = _Layout()
+        self._sums: list[NDArray[Any]] = []
+        self._loop: DirectCall | None = None
+        self._step_seconds = 1.0
+        self._call: _Call
 
     def warm_up(self) -> None:
-        """Trace and instantiate the graphs, once. Changes no state; steps may be taken alone meanwhile.
+        """Trace and instantiate the graph, once. Changes no state; steps may be taken alone meanwhile.
 
         Raises:
             JobError: a layer moves a variable that members cannot have in common.
         """
-        self._graphs()
+        self._warm_loop()
 
-    def run(self, world: Exchange, rows: Rows, bounds: Sequence[int], flag: bool) -> StepDone:
-        """Take one step.
+    def most(self, step: int) -> int:
+        """How many steps a call is to take that begins after so many steps of training.
+
+        Members that are about as fast end their calls after the same steps, so that none waits for what another does
+        between two calls.
+        """
+        # A power of two: its multiples are those of the smaller ones.
+        most = 1 << steps_per_call(self._step_seconds, self._batch_bytes).bit_length() - 1
+        return most - step % most
+
+    def run(self, world: Exchange, rows: Rows, bounds: Sequence[int], flag: Callable[[int], bool]) -> StepsDone:
+        """Take steps: fewer than wanted if a flag is raised or the world breaks.
+
+        Those done are applied, and nothing of another one is.
 
         Args:
             world: this member's.
-            rows: of the global batch, at least one.
-            bounds: where each rank's slice of them begins, see `sharing.bounds`.
-            flag: what this member wants all to know after the step.
+            rows: ``[steps, b]``: of the global batches.
+            bounds: where each rank's slice of a batch begins, see `sharing.bounds`.
+            flag: asked in each step, given how many of this call are done: what this member wants all to know after it.
 
         Raises:
-            comm.WorldBroken: no variable has changed.
+            JobError: see `warm_up`.
         """
-        differentiate, apply = self._graphs()
+        loop = self._warm_loop()
         rank = world.place.rank
-        began = time.perf_counter()
         start, stop = bounds[rank], bounds[rank + 1]
-        own = stop - start
+        own, batch = stop - start, rows.shape[1]
         # An empty slice is one sample of the batch that weighs nothing.
-        slice_rows, scale = (rows[start:stop], 1 / len(rows)) if own else (rows[:1], 0.0)
-        control = _control(own / len(rows), flag, self._dtype)
-        sums, seeds, rows_of_tables = differentiate(*self._feed.rows(slice_rows, scale), control, _integer(rank))
-        vector = _writable(sums)
-        own_seconds = time.perf_counter() - began
-        world.allreduce(vector, self._layout.exact)
-        tables = self._table_rows.gathered(world, *rows_of_tables) if rows_of_tables else []
-        apply(sums, seeds, tables)
-        return StepDone(float(vector[-2]), vector[-1] > 0, own, own_seconds)
+        slices, scale = (rows[:, start:stop], 1 / batch) if own else (rows[:, :1], 0.0)
+        began = time.perf_counter()
+        self._call = call = _Call(world, flag)
+        broken = None
+        try:
+            loop(*self._feed.batches(slices, scale), *self._place(own / batch, rank))
+        except tf.errors.OpError as error:
+            if not isinstance(call.error, WorldBroken):
+                raise call.error or error from None
+            broken = call.error
+        seconds = time.perf_counter() - began
+        done = len(call.losses)
+        self._step_seconds = seconds / max(done, 1)
+        return StepsDone(np.array(call.losses), call.flagged, done * own, seconds - call.waited, broken)
 
-    def _graphs(self) -> tuple[DirectCall, DirectCall]:
-        """What computes gradients and what applies their sums."""
+    def _warm_loop(self) -> DirectCall:
         with self._warming:
-            if self._traced is None:
-                self._traced = self._trace()
-            return self._traced
+            if self._loop is None:
+                self._feed = Feed(self._dataset, self._most_rows)
+                self._loop = self._trace()
+                # No step: it instantiates the graph.
+                self._loop(*self._feed.batches(np.zeros((0, 1), np.int64), 0.0), *self._place(0.0, 0))
+            return self._loop
 
-    def _trace(self) -> tuple[DirectCall, DirectCall]:
-        self._feed = Feed(self._dataset, self._batch_size)
-        control, rank = tf.TensorSpec((2,), self._dtype), tf.TensorSpec((), tf.int64)
-        differentiate = DirectCall(self._gradients_of, (*specs(self._dataset, None), control, rank))
+    def _place(self, share: float, rank: int) -> tuple[tf.Tensor, tf.Tensor]:
+        return _scalar(share, self._dtype), _scalar(rank, tf.int64)
+
+    def _trace(self) -> DirectCall:
+        place = tf.TensorSpec((), self._dtype), tf.TensorSpec((), tf.int64)
+        differentiate = DirectCall(self._gradients_of, (*specs(self._dataset, (None,)), *place))
         writes = {kind for kind in operations(differentiate.function) if kind.startswith(_WRITES)}
         if writes:
             raise JobError(
                 f"a layer writes to TensorFlow variables of its own ({', '.join(sorted(writes))}): train alone"
             )
-        shapes = [tuple(self._variables[i].shape) for i in self._layout.tables]
+        layout = self._layout
+        shapes = [tuple(self._variables[i].shape) for i in layout.tables]
         self._table_rows = TableRows(shapes, self._dtype)
-        one = self._feed.rows(np.zeros(1, np.int64), 0.0)
-        sums, seeds, rows_of_tables = differentiate(*one, _control(0.0, False, self._dtype), _integer(0))
-        tables = self._table_rows.split([rows_of_tables]) if rows_of_tables else []
-        return differentiate, self._applier(sums, seeds, tables)
+        sizes = [int(np.prod(self._variables[i].shape)) for i in layout.large]
+        small = sum(int(np.prod(self._variables[i].shape)) for i in layout.small)
+        self._sums = [_aligned(size, self._dtype) for size in (*sizes, small + layout.exact)]
 
-    def _applier(
-        self, sums: tf.Tensor, seeds: list[tf.Tensor], tables: list[tuple[tf.Tensor, tf.Tensor]]
-    ) -> DirectCall:
-        """The function that applies sums like these."""
-        given = tf.nest.map_structure(lambda t: tf.TensorSpec((None, *t.shape[1:]), t.dtype), (seeds, tables))
-        variables = [variable.value for variable in (*self._model.variables, *self._updates.variables)]
-        apply = DirectCall(self._apply_sums, (tf.TensorSpec(sums.shape, sums.dtype), *given))
-        try:
-            with stand_ins(apply.function, variables + self._updates.scratch):
-                apply(sums, seeds, tables)
-        except (tf.errors.OpError, ValueError) as error:
-            # Not for stand-ins: then it is instantiated at the first step.
-            logger.debug("the update cannot be called beside training: %s", error)
-        return apply
+        def loop(features: Any, labels: Any, weights: tf.Tensor, share: tf.Tensor, rank: tf.Tensor) -> tf.Tensor:
+            def body(i: tf.Tensor, flagged: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+                of_step = {name: stack[i] for name, stack in features.items()}, None if labels is None else labels[i]
+                vectors, seeds = differentiate(*of_step, weights[i], share, rank)
+                flagged, sums, tables = self._exchanged(i, vectors)
+                # Not all of an update depends on sums: seeds and step counts do not.
+                with tf.control_dependencies([flagged]):
+                    self._apply_sums(sums, seeds, tables)
+                return i + 1, flagged
+
+            steps = tf.shape(weights)[0]
+            start = tf.constant(0), tf.constant(False)
+            return tf.while_loop(lambda i, flagged: (i < steps) & ~flagged, body, start)[0]
+
+        return DirectCall(loop, (*specs(self._dataset, (None, None)), *place))
 
     def _gradients_of(
-        self, features: Any, labels: Any, weights: tf.Tensor, control: tf.Tensor, rank: tf.Tensor
-    ) -> tuple[tf.Tensor, list[tf.Tensor], tuple[tf.Tensor, ...]]:
-        """Graph code: the vector to sum up, the seeds' new values, and the two vectors of tables' rows, if any."""
-        share, flag = control[0], control[1]
+        self, features: Any, labels: Any, weights: tf.Tensor, share: tf.Tensor, rank: tf.Tensor
+    ) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
+        """Graph code: the vectors to exchange, and the seeds' new values.
+
+        The vectors are the large gradients, what is small, and the two vectors of tables' rows, if any.
+        """
         values = {id(variable): variable.value for variable in self._model.variables}
         seeds = [variable for variable in self._model.variables if variable.name == _SEED]
         shift = tf.stack([rank * _SEED_STRIDE, 0])
@@ -222,58 +268,108 @@ class JointStep:
             loss, gradients = self._gradients(self._model, batch)
         new = scope.state_mapping
         moved = [v for v in self._model.variables if v.name != _SEED and new[id(v)] is not values[id(v)]]
-        layout = self._layout = _Layout.of(gradients, moved, seeds)
-        parts = [gradients[i] for i in layout.dense]
-        parts += [new[id(variable)] * tf.cast(share, variable.dtype) for variable in moved]
-        parts += [loss, flag]
-        sums = tf.concat([tf.reshape(tf.cast(part, self._dtype), [-1]) for part in parts], 0)
+        layout = self._layout = _Layout.of(gradients, self._variables, self._dtype, moved, seeds)
+        large = [self._vector(gradients[i]) for i in layout.large]
+        small = [self._vector(gradients[i]) for i in layout.small]
+        if moved:
+            small.append(share * tf.concat([self._vector(new[id(variable)]) for variable in moved], 0))
+        # The flag's place is filled in when it is known.
+        small += [self._vector(loss), tf.zeros(1, self._dtype)]
+        rows = TableRows.joined([gradients[i] for i in layout.tables], self._dtype) if layout.tables else ()
         next_seeds = [values[id(seed)] + new[id(seed)] - shifted[id(seed)] for seed in seeds]
-        if not layout.tables:
-            return sums, next_seeds, ()
-        return sums, next_seeds, TableRows.joined([gradients[i] for i in layout.tables], self._dtype)
+        return [*large, tf.concat(small, 0), *rows], next_seeds
 
-    def _apply_sums(self, sums: tf.Tensor, seeds: list[tf.Tensor], tables: list[tuple[tf.Tensor, tf.Tensor]]) -> None:
+    def _vector(self, tensor: tf.Tensor) -> tf.Tensor:
+        tensor = tf.cast(tensor, self._dtype)
+        # A model may have hundreds of vectors, and each operation counts.
+        return tensor if tensor.shape.rank == 1 else tf.reshape(tensor, [-1])
+
+    def _exchanged(
+        self, step: tf.Tensor, vectors: list[tf.Tensor]
+    ) -> tuple[tf.Tensor, list[tf.Tensor], list[tuple[tf.Tensor, tf.Tensor]]]:
+        """Graph code: whether a flag was raised, the sums of dense vectors, and tables' indices and rows.
+
+        Takes the number of the step: a loop has it when the step before is applied as a whole.
+        """
+        tables = len(self._layout.tables)
+        dtypes = [tf.bool, *[self._dtype] * len(self._sums), *[tf.int64, self._dtype] * tables]
+        flagged, *given = tf.numpy_function(self._exchange, [step, *vectors], dtypes)
+        flagged.set_shape(())
+        sums, rows = given[: len(self._sums)], given[len(self._sums) :]
+        for tensor, array in zip(sums, self._sums, strict=True):
+            tensor.set_shape(array.shape)
+        for i, indices, values in zip(self._layout.tables, rows[::2], rows[1::2], strict=True):
+            indices.set_shape((None,))
+            values.set_shape((None, *self._variables[i].shape[1:]))
+        return flagged, sums, list(zip(rows[::2], rows[1::2], strict=True))
+
+    def _exchange(self, step: int, *vectors: NDArray[Any]) -> list[Any]:
+        """What the loop asks Python for in each step, see `_exchanged`."""
+        call, began = self._call, time.perf_counter()
+        dense, rows = vectors[: len(self._sums)], vectors[len(self._sums) :]
+        try:
+            dense[-1][-1] = call.flag(len(call.losses))
+            call.world.allreduce(dense, self._sums, self._layout.exact)
+            tables = self._table_rows.gathered(call.world, *rows) if rows else []
+        except BaseException as error:
+            call.error = error  # TensorFlow makes another one of it
+            raise
+        call.losses.append(float(self._sums[-1][-2]))
+        call.flagged = bool(self._sums[-1][-1] > 0)
+        call.waited += time.perf_counter() - began
+        return [call.flagged, *self._sums, *tables]
+
+    def _apply_sums(
+        self, sums: list[tf.Tensor], seeds: list[tf.Tensor], tables: list[tuple[tf.Tensor, tf.Tensor]]
+    ) -> None:
         """Graph code: one step of the optimizers, and what layers moved."""
         layout = self._layout
-        dense = [self._variables[i] for i in layout.dense]
-        sizes = [int(np.prod(variable.shape)) for variable in (*dense, *layout.moved)]
-        pieces = [
-            tf.cast(tf.reshape(piece, variable.shape), variable.dtype)
-            for piece, variable in zip(tf.split(sums, [*sizes, 2]), (*dense, *layout.moved), strict=False)
-        ]
+        *large, small = sums
+        variables = [*(self._variables[i] for i in layout.small), *layout.moved]
+        pieces = tf.split(small, [*(int(np.prod(variable.shape)) for variable in variables), 2])[:-1]
         gradients: list[Any] = [None] * len(self._variables)
-        for i, piece in zip(layout.dense, pieces, strict=False):
-            gradients[i] = piece
+        for i, piece in zip(layout.small, pieces, strict=False):
+            gradients[i] = _shaped(piece, self._variables[i])
+        for i, vector in zip(layout.large, large, strict=True):
+            variable = self._variables[i]
+            # The sums' memory is used again: nothing may keep it.
+            whole = vector if self._updates.only_reads_gradients(variable) else tf.raw_ops.DeepCopy(x=vector)
+            gradients[i] = _shaped(whole, variable)
         for i, (indices, values) in zip(layout.tables, tables, strict=True):
             table = self._variables[i]
             gradients[i] = tf.IndexedSlices(tf.cast(values, table.dtype), indices, tf.constant(tuple(table.shape)))
         with self._tracing:
             self._updates.apply(gradients)
-        for variable, piece in zip(layout.moved, pieces[len(dense) :], strict=True):
-            variable.assign(piece)
+        for variable, piece in zip(layout.moved, pieces[len(layout.small) :], strict=True):
+            variable.assign(_shaped(piece, variable))
         for seed, value in zip(layout.seeds, seeds, strict=True):
             seed.assign(value)
 
 
-@lru_cache(64)
-def _control(share: float, flag: bool, dtype: tf.DType) -> tf.Tensor:
-    return tf.constant([share, float(flag)], dtype)
+@dataclass
+class _Call:
+    """What goes on in one call."""
+
+    world: Exchange
+    flag: Callable[[int], bool]
+    losses: list[float] = field(default_factory=list)
+    flagged: bool = False
+    waited: float = 0.0
+    error: BaseException | None = None
+
+
+def _shaped(vector: tf.Tensor, variable: keras.Variable) -> tf.Tensor:
+    tensor = vector if len(variable.shape) == 1 else tf.reshape(vector, variable.shape)
+    return tf.cast(tensor, variable.dtype)
 
 
 @lru_cache(64)
-def _integer(value: int) -> tf.Tensor:
-    return tf.constant(value, tf.int64)
+def _scalar(value: float, dtype: tf.DType) -> tf.Tensor:
+    return tf.constant(value, dtype)
 
 
-class _Memory:
-    """A tensor's memory, for numpy to write to."""
-
-    def __init__(self, tensor: tf.Tensor) -> None:
-        self.tensor = tensor
-        interface = dict(np.asarray(memoryview(tensor)).__array_interface__)
-        self.__array_interface__ = interface | {"data": (interface["data"][0], False)}
-
-
-def _writable(tensor: tf.Tensor) -> NDArray[Any]:
-    """A tensor as an array that is written in place. The tensor must be a function's result, nobody else's memory."""
-    return np.asarray(_Memory(tensor))
+def _aligned(length: int, dtype: tf.DType) -> NDArray[Any]:
+    """A vector that TensorFlow takes over as it is."""
+    memory = np.empty(length * dtype.size + _ALIGNMENT, np.uint8)
+    begin = -memory.ctypes.data % _ALIGNMENT
+    return memory[begin : begin + length * dtype.size].view(dtype.as_numpy_dtype)

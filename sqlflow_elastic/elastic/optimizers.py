@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import keras
 import tensorflow as tf
 
-from sqlflow_elastic.elastic.dense_updates import update_dense
+from sqlflow_elastic.elastic.dense_updates import only_reads_gradients, update_dense
 from sqlflow_elastic.elastic.row_updates import row_rule, update_rows
 from sqlflow_elastic.errors import JobError
 from sqlflow_elastic.events import Event, Message
@@ -52,6 +52,14 @@ class Updates:
     def scratch(self) -> list[tf.Variable]:
         """Variables whose content means nothing between two steps."""
         return list(self._positions.values())
+
+    def only_reads_gradients(self, variable: keras.Variable) -> bool:
+        """Whether `apply` leaves no variable with the memory of this one's gradient."""
+        return any(
+            only_reads_gradients(optimizer, variables)
+            for optimizer, variables in self._optimizers
+            if any(each is variable for each in variables)
+        )
 
     def apply(self, gradients: Sequence[Any]) -> None:
         """One step of every optimizer, in graph code.

@@ -35,6 +35,16 @@ class Extent:
         """Batches of an epoch, the short last one included."""
         return -(-self.rows // self.batch_size)
 
+    def batches(self, start: int, most: int) -> tuple[int, int]:
+        """The next batches of one size in an epoch: how many there are, at most, and how many samples each has.
+
+        Args:
+            start: samples of the epoch before them, of whole batches; fewer than all.
+            most: at least 1.
+        """
+        left = self.rows - start
+        return (1, left) if left < self.batch_size else (min(left // self.batch_size, most), self.batch_size)
+
     def samples(self, step: int) -> int:
         """Samples of the first ``step`` steps of training."""
         epochs, steps = divmod(step, self.steps_per_epoch)

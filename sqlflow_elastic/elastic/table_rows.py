@@ -39,8 +39,8 @@ class TableRows:
         values = [tf.cast(tf.reshape(gradient.values, [-1]), dtype) for gradient in gradients]
         return tf.concat([counts, *indices], 0), tf.concat(values, 0)
 
-    def gathered(self, world: Exchange, indices: tf.Tensor, values: tf.Tensor) -> list[tuple[tf.Tensor, tf.Tensor]]:
-        """Each table's indices ``[n]`` and rows ``[n, …]`` of all members, in rank order.
+    def gathered(self, world: Exchange, indices: Numbers, values: Numbers) -> list[Numbers]:
+        """Each table's indices ``[n]`` and rows ``[n, …]`` of all members, in rank order; one table after the other.
 
         Args:
             world: this member's.
@@ -49,35 +49,25 @@ class TableRows:
         Raises:
             comm.WorldBroken: not all members gave theirs.
         """
-        own = [_memory(indices), _memory(values)]
-        length = np.array([own[0].nbytes])
-        parts = world.allgather(np.concatenate([array.view(np.uint8) for array in (length, *own)]))
-        return self.split([self._read(part) for part in parts])
+        length = np.array([indices.nbytes])
+        parts = world.allgather(np.concatenate([array.view(np.uint8) for array in (length, indices, values)]))
+        return self._split([self._read(part) for part in parts])
 
-    def split(self, parts: Sequence[tuple[Any, Any]]) -> list[tuple[tf.Tensor, tf.Tensor]]:
-        """Each table's indices and rows, from the two vectors of each member, see `joined`."""
+    def _split(self, parts: Sequence[tuple[Numbers, Numbers]]) -> list[Numbers]:
         tables = len(self._shapes)
         indices: list[list[Numbers]] = [[] for _ in range(tables)]
         values: list[list[Numbers]] = [[] for _ in range(tables)]
-        for whole, numbers in ((_memory(whole), _memory(numbers)) for whole, numbers in parts):
+        for whole, numbers in parts:
             at, value_at = tables, 0
             for table, (count, width) in enumerate(zip(whole[:tables].tolist(), self._widths, strict=True)):
                 indices[table].append(whole[at : at + count])
                 values[table].append(numbers[value_at : value_at + count * width])
                 at, value_at = at + count, value_at + count * width
-        return [
-            (
-                tf.convert_to_tensor(np.concatenate(indices[table])),
-                tf.convert_to_tensor(np.concatenate(values[table]).reshape(-1, *self._shapes[table][1:])),
-            )
-            for table in range(tables)
-        ]
+        together: list[Numbers] = []
+        for table, shape in enumerate(self._shapes):
+            together += [np.concatenate(indices[table]), np.concatenate(values[table]).reshape(-1, *shape[1:])]
+        return together
 
     def _read(self, part: memoryview) -> tuple[Numbers, Numbers]:
         length = int(np.frombuffer(part, np.int64, 1)[0])
         return np.frombuffer(part[8 : 8 + length], np.int64), np.frombuffer(part[8 + length :], self._dtype)
-
-
-def _memory(vector: Any) -> Numbers:
-    """A tensor's own memory; an array is that already."""
-    return np.asarray(memoryview(vector))

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import overload
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from sqlflow_elastic.elastic.agreement import agree
@@ -19,7 +18,7 @@ from sqlflow_elastic.elastic.choosing import Choice, clock
 from sqlflow_elastic.elastic.comm.base import WireDtype
 from sqlflow_elastic.elastic.dataset import ArrayDataset
 from sqlflow_elastic.elastic.finite import check_losses, check_weights
-from sqlflow_elastic.elastic.joint import JointStep
+from sqlflow_elastic.elastic.joint import JointSteps
 from sqlflow_elastic.elastic.membership.messages import NO_STATE
 from sqlflow_elastic.elastic.meter import Meter
 from sqlflow_elastic.elastic.metrics import Task
@@ -126,7 +125,7 @@ class Trainer:
             self._saver = Saver(checkpoints, settings, self._state, self._voice.say)
         self._order = SampleOrder(len(dataset), settings.seed)
         self._tracing = threading.Lock()
-        self._joint = JointStep(model, gradients, self._updates, dataset, settings.batch_size, self._tracing)
+        self._joint = JointSteps(model, gradients, self._updates, dataset, settings.batch_size, self._tracing)
         self._way = None if settings.way == "auto" else Way.parse(settings.way)
         self._wait = True
         self._choice: Choice | None = None
@@ -134,13 +133,14 @@ class Trainer:
         self._meter = Meter()
         self._reporter = Reporter(self._voice.say, settings, self._extent, 0)
         self._has_state = False
+        self._applied = 0
         self._first_step = 0
         self._begun = time.monotonic()
 
     @property
     def step(self) -> int:
         """Steps applied to the state; `NO_STATE` before `begin` or `take_state`."""
-        return self._state.position.step if self._has_state else NO_STATE
+        return self._applied if self._has_state else NO_STATE
 
     @property
     def finished(self) -> bool:
@@ -269,8 +269,8 @@ class Trainer:
 
     def _start_from_state(self) -> None:
         self._reporter = Reporter(self._voice.say, self._settings, self._extent, self._state.position.step)
-        self._has_state = True
-        self._first_step, self._begun = self._state.position.step, time.monotonic()
+        self._applied = self._first_step = self._state.position.step
+        self._has_state, self._begun = True, time.monotonic()
 
     def _run(self, world: Exchange | None, shares: tuple[float, ...], stop: Callable[[], bool]) -> bool:
         self._meter = Meter()
@@ -301,7 +301,7 @@ class Trainer:
         while not self.finished:
             if self._epoch_is_over():
                 self._end_epoch(world, shares)
-            elif self._step_together(world, shares, stop()):
+            elif self._steps_together(world, shares, stop):
                 return False
         return True
 
@@ -324,20 +324,16 @@ class Trainer:
 
     def _step_alone(self, choice: Choice) -> None:
         """Run the steps of one call."""
-        position, batch_size = self._state.position, self._extent.batch_size
-        began = time.perf_counter()
+        position, began = self._state.position, time.perf_counter()
         start = self._start()
-        left = self._extent.steps - position.step
-        whole = min((self._extent.rows - start) // batch_size, left)
-        if self._saver is not None:
-            whole = min(whole, self._saver.steps_until_due(position.step))
-        if whole == 0:
-            rows = self._order.take(position.epoch, start, start + batch_size)
+        steps, size = self._extent.batches(start, self._most_steps())
+        if size < self._extent.batch_size:
+            rows = self._order.take(position.epoch, start, start + size)
             losses = choice.single.run(rows)
         else:
-            runner, most = choice.next(left)
-            steps = min(whole, most)
-            rows = self._order.take(position.epoch, start, start + steps * batch_size)
+            runner, most = choice.next(self._extent.steps - position.step)
+            steps = min(steps, most)
+            rows = self._order.take(position.epoch, start, start + steps * size)
             began_by_clock = clock()
             losses = runner.run(rows)
             choice.took((clock() - began_by_clock) / steps)
@@ -345,15 +341,35 @@ class Trainer:
         self._done(losses, rows)
         self._meter.add(len(rows), seconds, len(rows), seconds, settled=choice.decided)
 
-    def _step_together(self, world: Exchange, shares: tuple[float, ...], flag: bool) -> bool:
-        """Take one step. Returns whether a member raised its flag."""
-        began = time.perf_counter()
-        start = self._start()
-        rows = self._order.take(self._state.position.epoch, start, start + self._extent.batch_size)
-        step = self._joint.run(world, rows, bounds(len(rows), world.place.size, shares), flag)
-        self._done(np.array([step.loss]), rows)
-        self._meter.add(len(rows), time.perf_counter() - began, step.own, step.own_seconds, settled=True)
-        return step.flagged
+    def _steps_together(self, world: Exchange, shares: tuple[float, ...], stop: Callable[[], bool]) -> bool:
+        """Run the steps of one call. Returns whether a member wants to stop.
+
+        Raises:
+            comm.WorldBroken: of the steps done, the state is as it should be.
+        """
+        position, began = self._state.position, time.perf_counter()
+        start, first = self._start(), position.step
+        steps, size = self._extent.batches(start, min(self._joint.most(first), self._most_steps()))
+        rows = self._order.take(position.epoch, start, start + steps * size)
+
+        def flag(done: int) -> bool:
+            self._applied = first + done
+            return stop()
+
+        done = self._joint.run(world, rows.reshape(steps, size), bounds(size, world.place.size, shares), flag)
+        taken = rows[: len(done.losses) * size]
+        if len(taken):
+            self._done(done.losses, taken)
+            self._meter.add(len(taken), time.perf_counter() - began, done.own, done.own_seconds, settled=True)
+        if done.broken is not None:
+            raise done.broken
+        return done.flagged
+
+    def _most_steps(self) -> int:
+        """Steps until training ends or is to be saved."""
+        step = self._state.position.step
+        left = self._extent.steps - step
+        return left if self._saver is None or not self._voice.leads else min(left, self._saver.steps_until_due(step))
 
     def _start(self) -> int:
         """Where the next batch begins in its epoch."""
@@ -364,7 +380,7 @@ class Trainer:
         """Steps are applied: count, report and save."""
         position = self._state.position
         check_losses(losses, rows, self._extent.batch_size, self._dataset, position)
-        position.step += len(losses)
+        self._applied = position.step = position.step + len(losses)
         position.loss_sum += float(losses.sum()) * (len(rows) / len(losses))
         self._reporter.steps_done(losses)
         if self._saver is not None and self._voice.leads:

@@ -31,6 +31,13 @@ logger = logging.getLogger(__name__)
 
 Losses = NDArray[np.float64]
 
+#: A call runs at most this long, so that progress, checkpoints and a stop are prompt.
+_CALL_SECONDS = 0.2
+#: Steps a call: more gain nothing measurable.
+_MOST_STEPS = 32
+#: Bytes of a call's batches, at most.
+_CALL_BYTES = 64 * 2**20
+
 
 class Kind(StrEnum):
     """How a call runs its steps."""
@@ -83,7 +90,7 @@ class Runner:
         self._batch_size = batch_size
         self._feed = Feed(dataset, way.steps * batch_size)
         self._call: Any = None
-        self._specs = specs(dataset, None if way.kind is Kind.SINGLE else (way.steps, batch_size))
+        self._specs = specs(dataset, (None,) if way.kind is Kind.SINGLE else (way.steps, batch_size))
 
     def trace(self) -> None:
         """Build the graph; training's state does not change."""
@@ -175,16 +182,20 @@ class Compilation:
             self.error = error
 
 
-def specs(dataset: ArrayDataset, leading: tuple[int, int] | None) -> tuple[Any, Any, Any]:
-    """The specs of features, labels and weights, whose first sizes these are; None: one slice of any size."""
-    shape = leading or (None,)
+def steps_per_call(step_seconds: float, batch_bytes: int) -> int:
+    """How many steps a call is to take, where one takes so long and so many bytes of rows. At least one."""
+    return max(1, int(min(_CALL_SECONDS / max(step_seconds, 1e-9), _CALL_BYTES / batch_bytes, _MOST_STEPS)))
+
+
+def specs(dataset: ArrayDataset, leading: tuple[int | None, ...]) -> tuple[Any, Any, Any]:
+    """The specs of features, labels and weights, whose first sizes these are; None: any size."""
 
     def spec(array: NDArray[Any]) -> tf.TensorSpec:
-        return tf.TensorSpec((*shape, *array.shape[1:]), tf.as_dtype(array.dtype))
+        return tf.TensorSpec((*leading, *array.shape[1:]), tf.as_dtype(array.dtype))
 
     features = {name: spec(array) for name, array in dataset.features.items()}
     labels = None if dataset.labels is None else spec(dataset.labels)
-    return features, labels, tf.TensorSpec(shape, keras.config.floatx())
+    return features, labels, tf.TensorSpec(leading, keras.config.floatx())
 
 
 def operations(function: Any) -> Iterator[str]:

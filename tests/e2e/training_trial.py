@@ -33,7 +33,8 @@ _SLOW = """
 import os
 import time
 
-import sqlflow_elastic.elastic.trainer as _trainer
+from sqlflow_elastic.elastic.joint import JointSteps
+from sqlflow_elastic.elastic.trainer import Trainer
 
 
 def _slow(method):
@@ -44,8 +45,8 @@ def _slow(method):
     return slowed
 
 
-for _name in ("_step_alone", "_step_together"):
-    setattr(_trainer.Trainer, _name, _slow(getattr(_trainer.Trainer, _name)))
+Trainer._step_alone = _slow(Trainer._step_alone)
+JointSteps._exchange = _slow(JointSteps._exchange)
 """
 _WIDE = """
 import keras

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import tensorflow as tf
+
 from sqlflow_elastic.elastic.comm import WorldBroken
 from sqlflow_elastic.elastic.dataset import ArrayDataset
 from sqlflow_elastic.elastic.optimizers import Optimizers
@@ -14,6 +16,9 @@ from sqlflow_elastic.elastic.trainer import Trainer
 from sqlflow_elastic.events import Event
 from tests.elastic import models
 from tests.elastic.worlds import Break, World
+
+#: Members wait for each other inside TensorFlow. As processes each has threads of its own; here they share them.
+tf.config.threading.set_inter_op_parallelism_threads(8)
 
 
 class Crew:

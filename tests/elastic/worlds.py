@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -91,12 +91,14 @@ class Member:
         self._world = world
         self._calls = 0
 
-    def allreduce(self, buffer: NDArray[Any], exact: int = 0) -> None:
-        total, *others = self._all(buffer.copy())
-        total = total.copy()
-        for other in others:
-            total += other
-        buffer[:] = total
+    def allreduce(
+        self, buffers: Sequence[NDArray[Any]], into: Sequence[NDArray[Any]] | None = None, exact: int = 0
+    ) -> None:
+        given = self._all([buffer.copy() for buffer in buffers])
+        for target, *parts in zip(buffers if into is None else into, *given, strict=True):
+            target[:] = parts[0]
+            for part in parts[1:]:
+                target += part
 
     def allgather(self, data: Any) -> list[memoryview]:
         return [memoryview(each) for each in self._all(bytes(data))]
