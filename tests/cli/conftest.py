@@ -8,7 +8,7 @@ import duckdb
 import pytest
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def points(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A DuckDB file with the table ``points``: two numbers, and whether their sum is above one."""
     path = tmp_path_factory.mktemp("database") / "points.duckdb"

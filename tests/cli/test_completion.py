@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from prompt_toolkit.completion import CompleteEvent
@@ -14,9 +15,9 @@ from sqlflow_elastic.jobs.request import JobKind, JobRequest
 from sqlflow_elastic.session.job import statement_job
 
 
-@pytest.fixture(scope="module")
-def completer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProgramCompleter]:
-    with sqlflow_elastic.connect("duckdb://", work_dir=tmp_path_factory.mktemp("jobs")) as session:
+@pytest.fixture
+def completer(tmp_path: Path) -> Iterator[ProgramCompleter]:
+    with sqlflow_elastic.connect("duckdb://", work_dir=tmp_path) as session:
         session.sql("CREATE TABLE irises (petal_length DOUBLE, petal_width DOUBLE, label TEXT)")
         yield ProgramCompleter(session)
 

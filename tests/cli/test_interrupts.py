@@ -78,7 +78,7 @@ def test_kill_leaves_no_orphan(tmp_path: Path, points: Path) -> None:
     wait_until(lambda: not any(one.is_running() for one in processes), SECONDS)
 
 
-def test_ctrl_c_ends_a_query(tmp_path: Path, points: Path) -> None:
+def test_ctrl_c_ends_a_query(tmp_path: Path) -> None:
     query = "SELECT 1 AS begun; SELECT count(*) FROM range(100000000000) a, range(1000000)"
     process = start(tmp_path, "--datasource", "duckdb://", "--format", "csv", "run", "-e", query)
     assert process.stdout is not None
