@@ -201,6 +201,8 @@ class JointSteps:
             if not isinstance(call.error, WorldBroken):
                 raise call.error or error from None
             broken = call.error
+        finally:
+            del self._call
         seconds = time.perf_counter() - began
         done = len(call.losses)
         self._step_seconds = seconds / max(done, 1)

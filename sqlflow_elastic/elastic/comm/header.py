@@ -19,6 +19,7 @@ class Kind(enum.IntEnum):
     SUM_WHOLE = 2
     GATHER = 3
     BROADCAST = 4
+    SUM_SHARED = 5
 
 
 @dataclass(frozen=True)

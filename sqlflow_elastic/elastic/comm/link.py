@@ -93,7 +93,8 @@ class Link:
         """
         with self._lock:
             if self._ended is None:
-                self._ended = broken
+                # Without the frames that it came through, and all that they refer to.
+                self._ended = WorldBroken(broken.reason, broken.suspect)
                 for connection in (self._previous, self._next):
                     with contextlib.suppress(OSError):  # the peer was first
                         connection.shutdown(socket.SHUT_RDWR)

@@ -18,6 +18,7 @@ Each operation begins with a header (see `header`).
 
 from __future__ import annotations
 
+import contextlib
 import struct
 import threading
 from collections.abc import Collection, Iterator, Sequence
@@ -33,6 +34,8 @@ from sqlflow_elastic.elastic.comm.header import HEADER_BYTES, Header, Kind
 from sqlflow_elastic.elastic.comm.link import Link
 from sqlflow_elastic.elastic.comm.schedule import Plan
 from sqlflow_elastic.elastic.comm.scratch import Scratch
+from sqlflow_elastic.elastic.comm.shared_memory import SharedMemory
+from sqlflow_elastic.elastic.comm.shared_sum import SharedSum, memory_bytes
 from sqlflow_elastic.elastic.comm.sums import SegmentedSum, Sum, WholeSum
 from sqlflow_elastic.elastic.comm.wire import wire_dtype
 
@@ -40,6 +43,8 @@ from sqlflow_elastic.elastic.comm.wire import wire_dtype
 PIECE_BYTES = 1 << 20
 #: Pieces that a member which only passes them on holds.
 _HELD_PIECES = 4
+#: Of the memory that members have in common, at most: larger sums are as fast over their connections.
+SHARED_BYTES = 256 << 20
 #: Sums whose buffers differ in lengths or dtype that are kept ready: training makes the same few again and again.
 _KEPT_SUMS = 16
 
@@ -62,6 +67,9 @@ class Ring(Communicator):
         self._in_use = threading.Lock()
         self._operations = 0
         self._scratch, self._mirror = Scratch(), Scratch()
+        self._memory: NDArray[np.uint8] | None = None
+        #: Whether members have shown that they have no memory in common.
+        self._apart = False
         self._sums: dict[tuple[tuple[int, ...], int, np.dtype[Any]], Sum] = {}
 
     def allreduce(
@@ -76,19 +84,8 @@ class Ring(Communicator):
     def allgather(self, data: BytesLike) -> list[memoryview]:
         """See `Communicator.allgather`."""
         own = operands.as_bytes(data)
-        rank, size, link = self.place.rank, self.place.size, self._link
-        blocks = [own] * size
         with self._operation():
-            for hop in range(size - 1):
-                block = blocks[(rank - hop) % size]
-                header = self._header(Kind.GATHER, len(block))
-                link.queue(memoryview(header.pack()))
-                link.queue(block)
-                block = np.empty(header.check_operation(self._link.receive_bytes(HEADER_BYTES)), np.uint8).data
-                link.receive(block)
-                blocks[(rank - hop - 1) % size] = block
-            link.drain()
-        return blocks
+            return self._gathered(own)
 
     def broadcast(
         self, payload: Sequence[BytesLike] | None, root: int, receivers: Collection[int]
@@ -123,6 +120,8 @@ class Ring(Communicator):
         if self._link.has_ended and self._in_use.acquire(blocking=False):
             try:
                 self._link.close()
+                self._sums.clear()
+                self._memory = None
             finally:
                 self._in_use.release()
 
@@ -146,6 +145,20 @@ class Ring(Communicator):
             self._in_use.release()
             self._free()
 
+    def _gathered(self, own: memoryview) -> list[memoryview]:
+        rank, size, link = self.place.rank, self.place.size, self._link
+        blocks = [own] * size
+        for hop in range(size - 1):
+            block = blocks[(rank - hop) % size]
+            header = self._header(Kind.GATHER, len(block))
+            link.queue(memoryview(header.pack()))
+            link.queue(block)
+            block = np.empty(header.check_operation(link.receive_bytes(HEADER_BYTES)), np.uint8).data
+            link.receive(block)
+            blocks[(rank - hop - 1) % size] = block
+        link.drain()
+        return blocks
+
     def _sum_of(self, lengths: tuple[int, ...], exact: int, dtype: np.dtype[Any]) -> Sum:
         """The sum of such buffers, made for the first of them."""
         key = lengths, exact, dtype
@@ -155,12 +168,38 @@ class Ring(Communicator):
             plan = Plan.of(self.place.rank, self.place.size, lengths, exact, dtype.itemsize, narrow.itemsize)
             if plan.whole:
                 known = WholeSum(plan, dtype, narrow)
+            elif not plan.rounded and (memory := self._memory_of(memory_bytes(plan))) is not None:
+                known = SharedSum(plan, dtype, memory)
             else:
                 known = SegmentedSum(plan, narrow, self._scratch, self._mirror)
             if len(self._sums) == _KEPT_SUMS:
                 self._sums.clear()
             self._sums[key] = known
         return known
+
+    def _memory_of(self, size: int) -> NDArray[np.uint8] | None:
+        """So many bytes or more that all members have in common; None if they have not. All ask for them at once."""
+        if self._apart or size > SHARED_BYTES:
+            return None
+        if self._memory is None or len(self._memory) < size:
+            self._memory = self._new_memory(size)
+            self._apart = self._memory is None
+        return self._memory
+
+    def _new_memory(self, size: int) -> NDArray[np.uint8] | None:
+        offer = b""
+        with contextlib.ExitStack() as opened:
+            memory = None
+            if self.place.rank == 0:
+                with contextlib.suppress(OSError):
+                    memory = opened.enter_context(contextlib.closing(SharedMemory.make(size)))
+                    offer = memory.offer()
+            offer = bytes(self._gathered(memoryview(offer))[0])
+            if memory is None:
+                with contextlib.suppress(OSError, ValueError):
+                    memory = opened.enter_context(contextlib.closing(SharedMemory.accept(offer, size)))
+            every = self._gathered(memoryview(bytes([memory is not None])))
+            return memory.keep() if memory is not None and all(each[0] for each in every) else None
 
     def _send_all(self, views: list[memoryview]) -> None:
         self._link.queue(memoryview(self._header(Kind.BROADCAST, len(views)).pack()))

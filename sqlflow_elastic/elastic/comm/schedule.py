@@ -12,6 +12,7 @@ import struct
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate
 from typing import Self
 
@@ -142,18 +143,27 @@ class Plan:
         """Whether it goes around whole."""
         return self.total <= SMALL_BYTES
 
+    @cached_property
+    def starts(self) -> list[int]:
+        """Elements before each part, and of all."""
+        return list(accumulate((part.end - part.begin for part in self.parts), initial=0))
+
+    def share(self, rank: int) -> Iterator[Piece]:
+        """A member's share of all elements, if each has one."""
+        elements = self.starts[-1]
+        return self._pieces(elements * rank // self.size, elements * (rank + 1) // self.size)
+
     def steps(self) -> Iterator[Step]:
         """What to do, if it goes in segments."""
         hops = 2 * (self.size - 1)
         elements = self.total // self.itemsize
         blocks = -(-self.total // (self.size * SEGMENT_BYTES))
-        starts = list(accumulate((part.end - part.begin for part in self.parts), initial=0))
 
         def step(act: Act, block: int, segment: int) -> Step:
             first, last = elements * block // blocks, elements * (block + 1) // blocks
             begin = first + (last - first) * segment // self.size
             end = first + (last - first) * (segment + 1) // self.size
-            pieces = tuple(self._pieces(starts, begin, end))
+            pieces = tuple(self._pieces(begin, end))
             return Step(act, pieces, sum(piece.length for piece in pieces))
 
         for tick in range(blocks + hops * _LAG):
@@ -172,8 +182,9 @@ class Plan:
             return Act.ADD if hop < last else Act.COMPLETE
         return Act.PASS if hop < 2 * last + 1 else Act.KEEP
 
-    def _pieces(self, starts: list[int], begin: int, end: int) -> Iterator[Piece]:
+    def _pieces(self, begin: int, end: int) -> Iterator[Piece]:
         """The parts' elements among those of all buffers."""
+        starts = self.starts
         number = bisect_right(starts, begin) - 1
         while begin < end:
             stop = min(starts[number + 1], end)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from functools import partial
 
 import numpy as np
@@ -13,12 +14,19 @@ import pytest
 
 from sqlflow_elastic.elastic.comm import Communicator, WorldBroken
 from tests.elastic.comm.member import begin_world, members
-from tests.elastic.comm.worlds import at_once, descriptors, nothing_left_behind, world
+from tests.elastic.comm.worlds import apart, at_once, descriptors, nothing_left_behind, world
 from tests.waiting import wait_until
 
 LARGE, SMALL = 4_000_000, 100
 #: Far above what anything here takes, far below the deadline: who is told within it was told by a socket.
 SOON, DEADLINE = 10.0, 60.0
+
+
+@pytest.fixture(scope="module", params=["one machine", "apart"], autouse=True)
+def machines(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Members of this process with memory in common, and without; those in processes have it."""
+    with nullcontext() if request.param == "one machine" else apart():
+        yield
 
 
 @pytest.mark.parametrize("elements", [LARGE, SMALL], ids=["large", "small"])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,15 @@ from numpy.typing import NDArray
 
 from sqlflow_elastic.elastic.comm import Communicator, WireDtype, WorldBroken
 from sqlflow_elastic.elastic.comm.schedule import SEGMENT_BYTES, SMALL_BYTES
-from tests.elastic.comm.worlds import at_once, nothing_left_behind, world
+from tests.elastic.comm.worlds import apart, at_once, nothing_left_behind, world
+
+
+@pytest.fixture(scope="module", params=["one machine", "apart"], autouse=True)
+def machines(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Members with memory in common, and without."""
+    with nullcontext() if request.param == "one machine" else apart():
+        yield
+
 
 SIZES = [1, 2, 3, 4, 7]
 DTYPES = [np.float32, np.float64, np.int64]

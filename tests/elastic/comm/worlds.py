@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -9,7 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from typing import TypeVar
 
+import pytest
+
 from sqlflow_elastic.elastic.comm import Communicator, Endpoint, Place, WireDtype
+from sqlflow_elastic.elastic.comm.shared_memory import SharedMemory
 
 TOKEN = b"the token of this job"
 SECONDS = 20.0
@@ -44,6 +48,18 @@ def world(size: int, wire: WireDtype | None = None, step_deadline: float = SECON
         yield [cleanup.enter_context(member) for member in connected(endpoints, wire=wire)]
 
 
+@contextmanager
+def apart() -> Iterator[None]:
+    """Within, members of a world have no memory in common, as on machines of their own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SharedMemory, "accept", staticmethod(_not_here))
+        yield
+
+
+def _not_here(offer: bytes, size: int) -> SharedMemory:
+    raise FileNotFoundError("on another machine")
+
+
 def descriptors() -> int:
     """Open files and sockets of this process."""
     return len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - no paths are wanted
@@ -52,6 +68,8 @@ def descriptors() -> int:
 @contextmanager
 def nothing_left_behind() -> Iterator[None]:
     """Fails if descriptors or threads were left open inside."""
+    gc.collect()
     before = (descriptors(), threading.active_count())
     yield
+    gc.collect()  # `pytest.raises` keeps frames alive, and these the memory that members have in common
     assert (descriptors(), threading.active_count()) == before
