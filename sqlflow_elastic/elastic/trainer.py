@@ -356,7 +356,8 @@ class Trainer:
             self._applied = first + done
             return stop()
 
-        done = self._joint.run(world, rows.reshape(steps, size), bounds(size, world.place.size, shares), flag)
+        slices, left = bounds(size, world.place.size, shares), self._extent.steps - first
+        done = self._joint.run(world, rows.reshape(steps, size), slices, left, flag)
         taken = rows[: len(done.losses) * size]
         if len(taken):
             self._done(done.losses, taken)

@@ -116,7 +116,7 @@ class Runner:
     def operations(self) -> list[str]:
         """The kinds of all operations in the graph."""
         self.trace()
-        return list(operations(self._call))
+        return list(operations(self._call.graph))
 
     def compile(self, state: list[tf.Variable]) -> Compilation:
         """Do what a traced way needs before its first step, beside training, which may go on in this thread.
@@ -198,9 +198,9 @@ def specs(dataset: ArrayDataset, leading: tuple[int | None, ...]) -> tuple[Any, 
     return features, labels, tf.TensorSpec(leading, keras.config.floatx())
 
 
-def operations(function: Any) -> Iterator[str]:
-    """The kind of every operation of a function and of those it calls."""
-    graph = function.graph.as_graph_def()
-    for nodes in (graph.node, *(definition.node_def for definition in graph.library.function)):
+def operations(graph: tf.Graph) -> Iterator[str]:
+    """The kind of every operation of a graph and of the functions that it calls."""
+    definition = graph.as_graph_def()
+    for nodes in (definition.node, *(function.node_def for function in definition.library.function)):
         for node in nodes:
             yield node.op

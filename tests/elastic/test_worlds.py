@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from sqlflow_elastic.elastic import joint
 from sqlflow_elastic.elastic.comm import Endpoint, Place, WireDtype
 from sqlflow_elastic.elastic.settings import TrainSettings
 from tests.elastic import models
@@ -32,6 +33,32 @@ MODELS: dict[str, Callable[[], Any]] = {
 def settings(**changes: Any) -> TrainSettings:
     # 63 rows: an epoch's last batch has three, fewer than the largest world's members.
     return TrainSettings(**{"epochs": 3, "batch_size": 10, "way": "single", **changes})
+
+
+def test_a_graph_for_slices_of_one_size_takes_the_same_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    def crew(epochs: int) -> Crew:
+        return Crew(2, lambda: models.classifier(normalized=True), models.weighted_rows(63), settings(epochs=epochs))
+
+    undisturbed = crew(40)
+    undisturbed.rewind()
+    assert undisturbed.run(range(2)) == [True, True]
+    monkeypatch.setattr(joint, "_STEADY_SECONDS", 0.0)
+    monkeypatch.setattr(joint, "_TRACE_REPAYS", 0.0)
+    special = crew(40)
+    special.rewind()
+    traced = special.traces
+    assert special.run(range(2)) == [True, True]
+    for trainer in special.trainers:
+        for thread in trainer._joint._specializing.values():
+            thread.join()
+    assert special.traces - traced >= 2
+    again = special.traces
+    special.rewind()
+    assert special.run(range(2)) == [True, True]
+    assert special.traces - again <= 2  # no size twice
+    for one, other in zip(special.weights(0), undisturbed.weights(0), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
+    assert equal(special.weights(0), special.weights(1))
 
 
 @pytest.mark.parametrize("name", MODELS)
