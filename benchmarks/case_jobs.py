@@ -139,8 +139,12 @@ def watch(task: Task, workers: int, scaling: Scaling) -> Generator[Told, None, N
         job = Job(folder, task.program(), cluster, folder.summary, request)
 
         def cpu() -> float:
-            running = [one.pid for one in cluster.list(job.id) if one.pid and one.phase is Phase.RUNNING]
-            return sum(sum(psutil.Process(pid).cpu_times()[:2]) for pid in running)
+            seconds = 0.0
+            for one in cluster.list(job.id):
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    if one.pid and one.phase is Phase.RUNNING:
+                        seconds += sum(psutil.Process(one.pid).cpu_times()[:2])
+            return seconds
 
         events = job.events()
         try:

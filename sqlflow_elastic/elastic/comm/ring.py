@@ -43,8 +43,8 @@ from sqlflow_elastic.elastic.comm.wire import wire_dtype
 PIECE_BYTES = 1 << 20
 #: Pieces that a member which only passes them on holds.
 _HELD_PIECES = 4
-#: Of the memory that members have in common, at most: larger sums are as fast over their connections.
-SHARED_BYTES = 256 << 20
+#: Of the memory that members have in common, at most; larger sums go over their connections.
+SHARED_BYTES = 512 << 20
 #: Sums whose buffers differ in lengths or dtype that are kept ready: training makes the same few again and again.
 _KEPT_SUMS = 16
 
