@@ -57,6 +57,7 @@ _STEADY_SECONDS = 5.0
 _TRACE_REPAYS = 30
 #: Sizes of slices that there are graphs for, at most.
 _MOST_SIZES = 4
+_CLOSE_SECONDS = 5.0
 #: TensorFlow takes over memory that begins at a multiple of this, and copies other.
 _ALIGNMENT = 64
 
@@ -226,6 +227,11 @@ class JointSteps:
         self._step_seconds = seconds / max(done, 1)
         self._specialize_if_it_pays(slices.shape[1], seconds, left * self._step_seconds)
         return StepsDone(np.array(call.losses), call.flagged, done * own, seconds - call.waited, broken)
+
+    def close(self) -> None:
+        """Wait for a graph that is being traced, for seconds at most: TensorFlow does not like to be left in that."""
+        for thread in self._specializing.values():
+            thread.join(_CLOSE_SECONDS)
 
     def _specialize_if_it_pays(self, size: int, seconds: float, left: float) -> None:
         """Trace a graph for slices of one size, beside training, if that goes on for long in slices of that size.

@@ -140,6 +140,7 @@ class Member:
                             return
         finally:
             self._close_ring()
+            replica.close()
 
     def completed(self) -> NoReturn:
         """The job has its result: waits until the master knows, then the process ends."""

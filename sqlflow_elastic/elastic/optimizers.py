@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeAlias
 
 import keras
@@ -87,8 +88,7 @@ class Updates:
             self._warn(f"{type(optimizer).__name__} updates every row of {variable.path} in each step, which is slow")
             return False
         if id(variable) not in self._positions:
-            with tf.init_scope():
-                self._positions[id(variable)] = tf.Variable(tf.zeros(variable.shape[0], tf.int32), trainable=False)
+            self._positions[id(variable)] = _scratch(variable.shape[0])
         update_rows(rule, optimizer, variable, gradient, self._positions[id(variable)])
         return True
 
@@ -96,3 +96,13 @@ class Updates:
         if text not in self._warned:
             self._warned.add(text)
             self._emit(Message(text, "warning"))
+
+
+def _scratch(rows: int) -> tf.Variable:
+    """A variable for a function that is being traced; one that made it itself would be traced a second time."""
+
+    def make() -> tf.Variable:
+        return tf.Variable(tf.zeros(rows, tf.int32), trainable=False)
+
+    with ThreadPoolExecutor(1) as outside:  # a thread is in no graph
+        return outside.submit(make).result()

@@ -254,7 +254,8 @@ class Trainer:
             self._saver.flush()
 
     def close(self) -> None:
-        """Wait for a checkpoint that is being written; write no more."""
+        """Wait for a checkpoint that is being written, and for what is traced; write no more."""
+        self._joint.close()
         if self._saver is not None:
             self._saver.close()
 

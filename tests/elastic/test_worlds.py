@@ -49,8 +49,7 @@ def test_a_graph_for_slices_of_one_size_takes_the_same_steps(monkeypatch: pytest
     traced = special.traces
     assert special.run(range(2)) == [True, True]
     for trainer in special.trainers:
-        for thread in trainer._joint._specializing.values():
-            thread.join()
+        trainer.close()
     assert special.traces - traced >= 2
     again = special.traces
     special.rewind()
