@@ -32,7 +32,7 @@ from sqlflow_elastic.jobs.request import JobKind, JobRequest
 
 _PRIORITY = -10
 #: A world is measured when it has trained for so long: by then it has found how to run its steps.
-_WARM_UP_SECONDS = 20.0
+_WARM_UP_SECONDS = 45.0
 
 
 @dataclass(frozen=True)
