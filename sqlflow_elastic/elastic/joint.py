@@ -53,8 +53,8 @@ _WRITES = ("Assign", "ResourceScatter", "ResourceApply", "ResourceStridedSliceAs
 _LARGE_BYTES = 64 << 10
 #: A graph for slices of one size is traced after so many seconds of steps of that size …
 _STEADY_SECONDS = 10.0
-#: … if what is left of training is so many times as long as a trace alone: beside steps it takes three times as long, and
-#: slows them down by half; it saves some 5 % in networks for images.
+#: … if what is left of training is so many times as long as a trace alone. Beside steps one takes three times as long,
+#: and slows them down by half; it saves some 5 % in networks for images.
 _TRACE_REPAYS = 60
 #: Sizes of slices that there are graphs for, at most.
 _MOST_SIZES = 4
