@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import Any, TypeAlias
 
 import keras
 import numpy as np
@@ -11,6 +12,9 @@ from numpy.typing import NDArray
 
 from sqlflow_elastic.elastic.dataset import Array, ArrayDataset
 from sqlflow_elastic.elastic.sampling import Rows
+
+#: Features, labels if there are any, and weights.
+Inputs: TypeAlias = tuple[dict[str, tf.Tensor], tf.Tensor | None, tf.Tensor]
 
 
 class Feed:
@@ -27,43 +31,29 @@ class Feed:
         self._labels = None if dataset.labels is None else _buffer(dataset.labels, capacity)
         self._weights = np.empty(capacity, keras.config.floatx())
 
-    def rows(self, indices: Rows, scale: float) -> tuple[dict[str, tf.Tensor], tf.Tensor | None, tf.Tensor]:
-        """One slice of any size: features and labels ``[b, …]``, weights ``[b]`` as `Batch` defines them.
+    def rows(self, indices: Rows, scale: float) -> Inputs:
+        """Slices of any size: features and labels ``[b, …]``, weights ``[b]`` as `Batch` defines them; or of several.
 
         Args:
-            indices: int64 ``[b]``.
+            indices: int64 ``[b]``; or ``[k, b]`` of k batches, and so are the first sizes of the result.
             scale: what samples' weights are multiplied with: one by the number of samples of the global batch.
         """
-        b = len(indices)
-        self._gather(indices, scale)
-        features = {name: tf.convert_to_tensor(buffer[:b]) for name, buffer in self._features.items()}
-        labels = None if self._labels is None else tf.convert_to_tensor(self._labels[:b])
-        return features, labels, tf.convert_to_tensor(self._weights[:b])
+        return self._gathered(indices.reshape(-1), scale, indices.shape)
 
-    def stacked(self, indices: Rows, batch_size: int) -> tuple[dict[str, tf.Tensor], tf.Tensor | None, tf.Tensor]:
+    def stacked(self, indices: Rows, batch_size: int) -> Inputs:
         """Whole batches as ``[capacity / batch_size, batch_size, …]``; rows past ``indices`` are undefined."""
-        self._gather(indices, 1 / batch_size)
+        return self._gathered(indices, 1 / batch_size, (len(self._weights) // batch_size, batch_size))
 
-        def stack(buffer: Array) -> tf.Tensor:
-            return tf.convert_to_tensor(buffer.reshape(-1, batch_size, *buffer.shape[1:]))
+    def _gathered(self, indices: Rows, scale: float, shape: tuple[int, ...]) -> Inputs:
+        """Gather rows; features, labels and weights whose first sizes these are, from the buffers' begin."""
+        self._gather(indices, scale)
+        size = math.prod(shape)
 
-        features = {name: stack(buffer) for name, buffer in self._features.items()}
-        return features, None if self._labels is None else stack(self._labels), stack(self._weights)
+        def tensor(buffer: Array) -> tf.Tensor:
+            return tf.convert_to_tensor(buffer[:size].reshape(*shape, *buffer.shape[1:]))
 
-    def batches(self, indices: Rows, scale: float) -> tuple[dict[str, tf.Tensor], tf.Tensor | None, tf.Tensor]:
-        """Slices of ``k`` batches: features and labels ``[k, b, …]``, weights ``[k, b]``.
-
-        Args:
-            indices: int64 ``[k, b]``.
-            scale: see `rows`.
-        """
-        self._gather(indices.reshape(-1), scale)
-
-        def stack(buffer: Array) -> tf.Tensor:
-            return tf.convert_to_tensor(buffer[: indices.size].reshape(*indices.shape, *buffer.shape[1:]))
-
-        features = {name: stack(buffer) for name, buffer in self._features.items()}
-        return features, None if self._labels is None else stack(self._labels), stack(self._weights)
+        features = {name: tensor(buffer) for name, buffer in self._features.items()}
+        return features, None if self._labels is None else tensor(self._labels), tensor(self._weights)
 
     def _gather(self, indices: Rows, scale: float) -> None:
         b = len(indices)

@@ -20,6 +20,7 @@ What is not the same as in one process that sees the whole batch:
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -35,7 +36,6 @@ from numpy.typing import NDArray
 from sqlflow_elastic.elastic.batch import Batch, Gradients
 from sqlflow_elastic.elastic.comm.base import WorldBroken
 from sqlflow_elastic.elastic.dataset import ArrayDataset
-from sqlflow_elastic.elastic.direct_call import DirectCall
 from sqlflow_elastic.elastic.feed import Feed
 from sqlflow_elastic.elastic.optimizers import Updates
 from sqlflow_elastic.elastic.replica import Exchange
@@ -115,13 +115,13 @@ class _Layout:
                 raise JobError(f"a layer counts in {variable.path}, and workers have only means in common: train alone")
         tables = [i for i, gradient in enumerate(gradients) if isinstance(gradient, tf.IndexedSlices)]
         dense = [i for i, gradient in enumerate(gradients) if gradient is not None and i not in tables]
-        large = [i for i in dense if np.prod(variables[i].shape) * dtype.size >= _LARGE_BYTES]
+        large = [i for i in dense if _elements(variables[i]) * dtype.size >= _LARGE_BYTES]
         return cls(large, [i for i in dense if i not in large], tables, moved, seeds)
 
     @property
     def exact(self) -> int:
         """Elements behind the small gradients: what was moved, the loss, the flag."""
-        return sum(int(np.prod(variable.shape)) for variable in self.moved) + 2
+        return sum(map(_elements, self.moved)) + 2
 
 
 class JointSteps:
@@ -158,7 +158,7 @@ class JointSteps:
         self._dtype = tf.float64 if wide else tf.float32
         self._layout = _Layout()
         self._sums: list[NDArray[Any]] = []
-        self._loops: dict[int | None, DirectCall] = {}
+        self._loops: dict[int | None, Any] = {}
         self._trace_seconds = 0.0
         self._step_seconds = 1.0
         self._spent: dict[int, float] = {}
@@ -216,7 +216,7 @@ class JointSteps:
         self._call = call = _Call(world, flag)
         broken = None
         try:
-            loop(*self._feed.batches(slices, scale), *self._place(own / batch, rank))
+            loop(*self._feed.rows(slices, scale), *self._place(own / batch, rank))
         except tf.errors.OpError as error:
             if not isinstance(call.error, WorldBroken):
                 raise call.error or error from None
@@ -258,7 +258,7 @@ class JointSteps:
     def _place(self, share: float, rank: int) -> tuple[tf.Tensor, tf.Tensor]:
         return _scalar(share, self._dtype), _scalar(rank, tf.int64)
 
-    def _trace(self, size: int | None) -> DirectCall:
+    def _trace(self, size: int | None) -> Any:
         """The loop for slices of so many samples, or of any number: traced and instantiated."""
 
         def loop(features: Any, labels: Any, weights: tf.Tensor, share: tf.Tensor, rank: tf.Tensor) -> tf.Tensor:
@@ -277,9 +277,9 @@ class JointSteps:
             return tf.while_loop(lambda i, flagged: (i < steps) & ~flagged, body, start)[0]
 
         place = tf.TensorSpec((), self._dtype), tf.TensorSpec((), tf.int64)
-        call = DirectCall(loop, (*specs(self._dataset, (None, size)), *place))
+        call = tf.function(loop, autograph=False).get_concrete_function(*specs(self._dataset, (None, size)), *place)
         # No step: it instantiates the graph.
-        call(*self._feed.batches(np.zeros((0, size or 1), np.int64), 0.0), *self._place(0.0, 0))
+        call(*self._feed.rows(np.zeros((0, size or 1), np.int64), 0.0), *self._place(0.0, 0))
         return call
 
     def _check_writes(self) -> None:
@@ -336,8 +336,8 @@ class JointSteps:
         layout = self._layout
         tables = len(layout.tables)
         if not self._sums:
-            sizes = [int(np.prod(self._variables[i].shape)) for i in layout.large]
-            small = sum(int(np.prod(self._variables[i].shape)) for i in layout.small)
+            sizes = [_elements(self._variables[i]) for i in layout.large]
+            small = sum(_elements(self._variables[i]) for i in layout.small)
             self._sums = [_aligned(size, self._dtype) for size in (*sizes, small + layout.exact)]
             self._table_rows = TableRows([tuple(self._variables[i].shape) for i in layout.tables], self._dtype)
         dtypes = [tf.bool, *[self._dtype] * len(self._sums), *[tf.int64, self._dtype] * tables]
@@ -374,7 +374,7 @@ class JointSteps:
         layout = self._layout
         *large, small = sums
         variables = [*(self._variables[i] for i in layout.small), *layout.moved]
-        pieces = tf.split(small, [*(int(np.prod(variable.shape)) for variable in variables), 2])[:-1]
+        pieces = tf.split(small, [*map(_elements, variables), 2])[:-1]
         gradients: list[Any] = [None] * len(self._variables)
         for i, piece in zip(layout.small, pieces, strict=False):
             gradients[i] = _shaped(piece, self._variables[i])
@@ -404,6 +404,10 @@ class _Call:
     flagged: bool = False
     waited: float = 0.0
     error: BaseException | None = None
+
+
+def _elements(variable: keras.Variable) -> int:
+    return math.prod(variable.shape)
 
 
 def _shaped(vector: tf.Tensor, variable: keras.Variable) -> tf.Tensor:

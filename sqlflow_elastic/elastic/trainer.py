@@ -328,15 +328,13 @@ class Trainer:
         position, began = self._state.position, time.perf_counter()
         start = self._start()
         steps, size = self._extent.batches(start, self._most_steps())
-        if size < self._extent.batch_size:
-            rows = self._order.take(position.epoch, start, start + size)
-            losses = choice.single.run(rows)
-        else:
-            runner, most = choice.next(self._extent.steps - position.step)
-            steps = min(steps, most)
-            rows = self._order.take(position.epoch, start, start + steps * size)
-            began_by_clock = clock()
-            losses = runner.run(rows)
+        whole = size == self._extent.batch_size
+        runner, most = choice.next(self._extent.steps - position.step) if whole else (choice.single, 1)
+        steps = min(steps, most)
+        rows = self._order.take(position.epoch, start, start + steps * size)
+        began_by_clock = clock()
+        losses = runner.run(rows)
+        if whole:
             choice.took((clock() - began_by_clock) / steps)
         seconds = time.perf_counter() - began
         self._done(losses, rows)

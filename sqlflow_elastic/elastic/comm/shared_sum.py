@@ -76,13 +76,7 @@ def _places(plan: Plan, rank: int) -> list[tuple[int, slice, slice]]:
     """A member's part of the vector: in which buffer, where in it, and where in a vector of all elements."""
     places = []
     for piece in plan.share(rank):
-        part = plan.parts[piece.part]
-        begin, end = part.begin + piece.elements.start, part.begin + piece.elements.stop
-        places.append(
-            (
-                part.buffer,
-                slice(begin, end),
-                slice(plan.starts[piece.part] + piece.elements.start, plan.starts[piece.part] + piece.elements.stop),
-            )
-        )
+        here, before = piece.elements, plan.starts[piece.part]
+        # Where nothing is rounded, a part is a whole buffer.
+        places.append((plan.parts[piece.part].buffer, here, slice(before + here.start, before + here.stop)))
     return places

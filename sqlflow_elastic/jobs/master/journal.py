@@ -65,7 +65,13 @@ class Journal:
 
     def tell(self, event: events.Event) -> None:
         """Take an event."""
-        waiting = Waiting(event, events.to_json(event), time.time())
+        self._take(Waiting(event, events.to_json(event), time.time()))
+
+    def tell_line(self, line: str) -> None:
+        """Take an event as a line of JSON, as it goes on from here. Raises: ValueError: it is none."""
+        self._take(Waiting(events.from_json(line), line, time.time()))
+
+    def _take(self, waiting: Waiting) -> None:
         self._backlog.put(waiting)
         if self._session is not None:
             self._session.put(waiting)

@@ -141,7 +141,7 @@ class Master:
             case protocol.Persist(changes):
                 await self._persist(changes)
             case protocol.Tell(event):
-                self._journal.tell(events.from_json(event))
+                self._journal.tell_line(event)
             case protocol.CountTasks(queue, done, total):
                 self._journal.tasks(queue, done, total)
 
