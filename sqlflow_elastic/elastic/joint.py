@@ -20,6 +20,7 @@ What is not the same as in one process that sees the whole batch:
 
 from __future__ import annotations
 
+import logging
 import math
 import threading
 import time
@@ -34,15 +35,19 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from sqlflow_elastic.elastic.batch import Batch, Gradients
-from sqlflow_elastic.elastic.comm.base import WorldBroken
+from sqlflow_elastic.elastic.comm.alone import Alone
+from sqlflow_elastic.elastic.comm.base import Place, WorldBroken
 from sqlflow_elastic.elastic.dataset import ArrayDataset
 from sqlflow_elastic.elastic.feed import Feed
 from sqlflow_elastic.elastic.optimizers import Updates
 from sqlflow_elastic.elastic.replica import Exchange
 from sqlflow_elastic.elastic.sampling import Rows
+from sqlflow_elastic.elastic.stand_ins import stand_ins
 from sqlflow_elastic.elastic.table_rows import TableRows
 from sqlflow_elastic.elastic.ways import Losses, operations, specs, steps_per_call
 from sqlflow_elastic.errors import JobError
+
+logger = logging.getLogger(__name__)
 
 #: Times a rank, this is added to a seed's first word: a prime that brings the seeds of no two ranks together.
 _SEED_STRIDE = 2_654_435_761
@@ -166,7 +171,7 @@ class JointSteps:
         self._call: _Call
 
     def warm_up(self) -> None:
-        """Trace and instantiate the graph, once. Changes no state; steps may be taken alone meanwhile.
+        """Trace the graph and take a step on stand-ins, once. Changes no state; steps may be taken alone meanwhile.
 
         Raises:
             JobError: a layer moves a variable that members cannot have in common.
@@ -175,8 +180,21 @@ class JointSteps:
             if not self._loops:
                 began = time.perf_counter()
                 self._feed = Feed(self._dataset, self._most_rows)
-                self._loops[None] = self._trace(None)
+                loop = self._trace(None)
                 self._trace_seconds = time.perf_counter() - began
+                self._rehearse(loop)
+                self._loops[None] = loop
+
+    def _rehearse(self, loop: Any) -> None:
+        """Take a step on stand-ins: those who wait for a member's first step wait for no kernel and no memory."""
+        self._call = _Call(Alone(Place(0, 0, 1, "")), lambda done: False)
+        try:
+            with stand_ins(loop, self._updates.state):
+                loop(*self._feed.rows(np.zeros((1, 1), np.int64), 0.0), *self._place(0.0, 0))
+        except (tf.errors.OpError, ValueError) as error:
+            logger.debug("no step can be taken on stand-ins: %s", error)
+        finally:
+            del self._call
 
     def most(self, step: int) -> int:
         """How many steps a call is to take that begins after so many steps of training.

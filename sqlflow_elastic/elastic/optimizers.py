@@ -50,9 +50,9 @@ class Updates:
         return [variable for optimizer, _ in self._optimizers for variable in optimizer.variables]
 
     @property
-    def scratch(self) -> list[tf.Variable]:
-        """Variables whose content means nothing between two steps."""
-        return list(self._positions.values())
+    def state(self) -> list[tf.Variable]:
+        """Every variable that a step reads or writes, once the step is traced."""
+        return [v.value for v in (*self._model.variables, *self.variables)] + list(self._positions.values())
 
     def only_reads_gradients(self, variable: keras.Variable) -> bool:
         """Whether `apply` leaves no variable with the memory of this one's gradient."""

@@ -309,7 +309,7 @@ class Trainer:
     def _ways(self) -> Choice:
         return Choice(
             lambda way: Runner(way, self._step, self._dataset, self._settings.batch_size),
-            lambda: [v.value for v in (*self._model.variables, *self._updates.variables)] + self._updates.scratch,
+            lambda: self._updates.state,
             self._dataset.row_bytes * self._settings.batch_size,
             self._way,
             self._voice.say,
