@@ -1,0 +1,1 @@
+"""Embedding tables on servers: their rows, updates, snapshots, servers and clients. Nothing here needs TensorFlow."""

@@ -1,0 +1,118 @@
+"""What a table is: enough to make any of its rows, on whatever server."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Self
+
+
+class Distribution(StrEnum):
+    """How the first numbers of rows are distributed."""
+
+    #: All are ``a``.
+    CONSTANT = "constant"
+    #: In [a, b).
+    UNIFORM = "uniform"
+    #: Mean ``a``, standard deviation ``b``.
+    NORMAL = "normal"
+    #: The same, but never further than two standard deviations from the mean.
+    TRUNCATED = "truncated"
+
+
+@dataclass(frozen=True)
+class Initial:
+    """What a part of a row holds before its first update."""
+
+    distribution: Distribution
+    a: float = 0.0
+    b: float = 0.0
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some neighbouring numbers of a row: the vector that one layer looks up.
+
+    Attributes:
+        width: how many.
+        initial: what they begin with.
+        stream: which stream of random numbers they are drawn from; no two parts of a model have the same.
+    """
+
+    width: int
+    initial: Initial
+    stream: int
+
+
+@dataclass(frozen=True)
+class RowOptimizer:
+    """How rows are updated: the rule of the Keras optimizer of that name, on the rows that a step touches.
+
+    Attributes:
+        name: "sgd", "adagrad", "adam", "rmsprop" or "ftrl".
+        arguments: the Keras optimizer's own, numbers and booleans by name, without the learning rate.
+        initial_slots: what each slot begins with, in the order of the rule (`row_updates`).
+    """
+
+    name: str
+    arguments: Mapping[str, float]
+    initial_slots: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class TableSpec:
+    """A table.
+
+    Attributes:
+        name: unique in its model.
+        rows: ids are in [0, rows).
+        parts: of a row, side by side.
+        optimizer: how rows are updated.
+        dtype: "float32" or "float64", of weights, slots and gradients.
+        seed: of the training.
+        dense: its ids are all touched by each step, and its rows are given, not drawn.
+    """
+
+    name: str
+    rows: int
+    parts: tuple[Part, ...]
+    optimizer: RowOptimizer
+    dtype: str
+    seed: int
+    dense: bool = False
+
+    @property
+    def width(self) -> int:
+        """Numbers of a row, without slots."""
+        return sum(part.width for part in self.parts)
+
+    @property
+    def slots(self) -> int:
+        """Numbers beside each number of a row."""
+        return len(self.optimizer.initial_slots)
+
+    @property
+    def row_bytes(self) -> int:
+        """Of a row with its slots."""
+        return self.width * (1 + self.slots) * (4 if self.dtype == "float32" else 8)
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON's types."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """The inverse of `to_json`. Raises: KeyError, TypeError, ValueError: it is none."""
+        parts = tuple(
+            Part(int(part["width"]), _initial(part["initial"]), int(part["stream"])) for part in data["parts"]
+        )
+        optimizer = data["optimizer"]
+        slots = tuple(map(float, optimizer["initial_slots"]))
+        rule = RowOptimizer(optimizer["name"], dict(optimizer["arguments"]), slots)
+        return cls(**{**data, "parts": parts, "optimizer": rule})
+
+
+def _initial(data: Mapping[str, Any]) -> Initial:
+    return Initial(Distribution(data["distribution"]), float(data["a"]), float(data["b"]))
