@@ -13,7 +13,7 @@ import os
 import re
 import tempfile
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,9 +81,15 @@ class CheckpointFolder:
         self.flush()
         self._writer.shutdown()
 
-    def latest(self, fingerprint: str) -> Checkpoint | None:
-        """The newest readable checkpoint whose description has this fingerprint."""
+    def steps(self) -> list[int]:
+        """Of all checkpoints that there are, newest first."""
+        return [_step(path) for path in self._paths()]
+
+    def latest(self, fingerprint: str, steps: Collection[int] | None = None) -> Checkpoint | None:
+        """The newest readable checkpoint whose description has this fingerprint, of one of these steps if given."""
         for path in self._paths():
+            if steps is not None and _step(path) not in steps:
+                continue
             try:
                 checkpoint = _read(path)
             except Exception as error:  # noqa: BLE001 - a damaged file can raise anything; the one before is tried
@@ -97,7 +103,7 @@ class CheckpointFolder:
     def _paths(self) -> list[Path]:
         """Newest first."""
         found = [path for path in self._path.glob("step-*.npz") if re.fullmatch(r"step-\d+\.npz", path.name)]
-        return sorted(found, key=lambda path: int(path.stem[5:]), reverse=True)
+        return sorted(found, key=_step, reverse=True)
 
     def _write(self, checkpoint: Checkpoint) -> None:
         self._path.mkdir(parents=True, exist_ok=True)
@@ -127,8 +133,12 @@ class CheckpointFolder:
             old.unlink(missing_ok=True)
 
 
+def _step(path: Path) -> int:
+    return int(path.stem[5:])
+
+
 def _read(path: Path) -> Checkpoint:
     with np.load(path) as file:
         arrays: dict[str, NDArray[Any]] = {name: file[name] for name in file.files}
     description = json.loads(arrays.pop(_DESCRIPTION).tobytes())
-    return Checkpoint(int(path.stem[5:]), arrays, description)
+    return Checkpoint(_step(path), arrays, description)

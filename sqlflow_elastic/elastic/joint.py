@@ -6,6 +6,9 @@ same sums. Nothing but the last part touches a variable, so a step that breaks o
 Many steps run in one call of a graph, in a loop whose body asks Python for the sums: what a call costs, above all in a
 model of many variables, is paid once in many steps, as by a process that trains alone.
 
+Rows of served tables come from servers: a step's body gives them their gradients and gets the next step's rows
+(`served`, `tables`).
+
 Large dense gradients travel as they are. Small ones travel in one vector; behind them, in full precision, what layers
 moved (the moving statistics of batch normalization), the loss, and a flag. Gradients of tables travel as rows, in the
 order of the slices, which is the order of the batch: lazy row updates must see exactly the rows that the batch names.
@@ -25,6 +28,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Self
@@ -39,9 +43,10 @@ from sqlflow_elastic.elastic.comm.alone import Alone
 from sqlflow_elastic.elastic.comm.base import Place, WorldBroken
 from sqlflow_elastic.elastic.dataset import ArrayDataset
 from sqlflow_elastic.elastic.feed import Feed
-from sqlflow_elastic.elastic.optimizers import Updates
+from sqlflow_elastic.elastic.optimizers import Updates, check_gradients
 from sqlflow_elastic.elastic.replica import Exchange
 from sqlflow_elastic.elastic.sampling import Rows
+from sqlflow_elastic.elastic.served import IDS, CallSteps, ServedTables, StandInTables, Tables
 from sqlflow_elastic.elastic.stand_ins import stand_ins
 from sqlflow_elastic.elastic.table_rows import TableRows
 from sqlflow_elastic.elastic.ways import Losses, operations, specs, steps_per_call
@@ -139,6 +144,7 @@ class JointSteps:
         dataset: where the samples are; all of them at every member.
         batch_size: the most samples of a step.
         tracing: held while the model's graph code runs.
+        served: its tables that are on servers; None without.
     """
 
     def __init__(
@@ -149,7 +155,9 @@ class JointSteps:
         dataset: ArrayDataset,
         batch_size: int,
         tracing: threading.Lock,
+        served: ServedTables | None = None,
     ) -> None:
+        self._served = served
         self._model = model
         self._gradients = gradients
         self._updates = updates
@@ -187,14 +195,26 @@ class JointSteps:
 
     def _rehearse(self, loop: Any) -> None:
         """Take a step on stand-ins: those who wait for a member's first step wait for no kernel and no memory."""
-        self._call = _Call(Alone(Place(0, 0, 1, "")), lambda done: False)
         try:
             with stand_ins(loop, self._updates.state):
-                loop(*self._feed.rows(np.zeros((1, 1), np.int64), 0.0), *self._place(0.0, 0))
+                self._call = _Call(Alone(Place(0, 0, 1, "")), lambda done: False)
+                self._enter(loop, np.zeros((1, 1), np.int64), 0.0, self._place(0.0, 0), None)
         except (tf.errors.OpError, ValueError) as error:
             logger.debug("no step can be taken on stand-ins: %s", error)
         finally:
             del self._call
+
+    def _enter(
+        self, loop: Any, slices: Rows, scale: float, place: tuple[tf.Tensor, tf.Tensor], tables: Tables | None
+    ) -> None:
+        """Call the loop for slices of some rows, ``[steps, b]``; without tables, served ones stand still."""
+        inputs: list[Any] = []
+        if self._served is not None:
+            lookups = self._served.lookups(self._dataset.features[IDS][slices])
+            self._call.steps = CallSteps(self._served, tables or StandInTables(self._served), lookups)
+            places = np.stack([lookup.places for lookup in lookups])
+            inputs = [tf.convert_to_tensor(array) for array in (places, *self._call.steps.first())]
+        loop(*self._feed.rows(slices, scale), *place, *inputs)
 
     def most(self, step: int) -> int:
         """How many steps a call is to take that begins after so many steps of training.
@@ -207,7 +227,13 @@ class JointSteps:
         return most - step % most
 
     def run(
-        self, world: Exchange, rows: Rows, bounds: Sequence[int], left: int, flag: Callable[[int], bool]
+        self,
+        world: Exchange,
+        rows: Rows,
+        bounds: Sequence[int],
+        left: int,
+        flag: Callable[[int], bool],
+        tables: Tables | None = None,
     ) -> StepsDone:
         """Take steps: fewer than wanted if a flag is raised or the world breaks.
 
@@ -219,6 +245,7 @@ class JointSteps:
             bounds: where each rank's slice of a batch begins, see `sharing.bounds`.
             left: steps until training ends.
             flag: asked in each step, given how many of this call are done: what this member wants all to know after it.
+            tables: where served tables are; None without any.
 
         Raises:
             JobError: see `warm_up`.
@@ -234,7 +261,9 @@ class JointSteps:
         self._call = call = _Call(world, flag)
         broken = None
         try:
-            loop(*self._feed.rows(slices, scale), *self._place(own / batch, rank))
+            self._enter(loop, slices, scale, self._place(own / batch, rank), tables)
+        except WorldBroken as error:
+            broken = error
         except tf.errors.OpError as error:
             if not isinstance(call.error, WorldBroken):
                 raise call.error or error from None
@@ -279,25 +308,34 @@ class JointSteps:
     def _trace(self, size: int | None) -> Any:
         """The loop for slices of so many samples, or of any number: traced and instantiated."""
 
-        def loop(features: Any, labels: Any, weights: tf.Tensor, share: tf.Tensor, rank: tf.Tensor) -> tf.Tensor:
-            def body(i: tf.Tensor, flagged: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        def loop(
+            features: Any, labels: Any, weights: tf.Tensor, share: tf.Tensor, rank: tf.Tensor, *served: tf.Tensor
+        ) -> tf.Tensor:
+            def body(i: tf.Tensor, flagged: tf.Tensor, *rows: tf.Tensor) -> tuple[tf.Tensor, ...]:
                 of_step = {name: stack[i] for name, stack in features.items()}, None if labels is None else labels[i]
-                vectors, seeds = self._gradients_of(*of_step, weights[i], share, rank)
+                looked_up = (served[0][i], *rows) if served else ()
+                vectors, seeds = self._gradients_of(*of_step, weights[i], share, rank, looked_up)
                 self._check_writes()
-                flagged, sums, tables = self._exchanged(i, vectors)
+                flagged, sums, tables, rows = self._exchanged(i, vectors, rows)
                 # Not all of an update depends on sums: seeds and step counts do not.
                 with tf.control_dependencies([flagged]):
                     self._apply_sums(sums, seeds, tables)
-                return i + 1, flagged
+                return i + 1, flagged, *rows
 
             steps = tf.shape(weights)[0]
-            start = tf.constant(0), tf.constant(False)
-            return tf.while_loop(lambda i, flagged: (i < steps) & ~flagged, body, start)[0]
+            start = tf.constant(0), tf.constant(False), *served[1:]
+            shapes = tf.TensorShape(()), tf.TensorShape(()), *(tf.TensorShape((None, r.shape[1])) for r in served[1:])
+            return tf.while_loop(lambda i, flagged, *_: (i < steps) & ~flagged, body, start, shape_invariants=shapes)[0]
 
-        place = tf.TensorSpec((), self._dtype), tf.TensorSpec((), tf.int64)
-        call = tf.function(loop, autograph=False).get_concrete_function(*specs(self._dataset, (None, size)), *place)
+        given: list[tf.TensorSpec] = [tf.TensorSpec((), self._dtype), tf.TensorSpec((), tf.int64)]
+        nothing: list[Any] = [*self._place(0.0, 0)]
+        if self._served is not None:
+            places, *rows = self._served.input_specs
+            given += [tf.TensorSpec((None, size, places.shape[1]), places.dtype), *rows]
+            nothing += [np.zeros((0, size or 1, places.shape[1]), np.int32), *self._served.no_rows()]
+        call = tf.function(loop, autograph=False).get_concrete_function(*specs(self._dataset, (None, size)), *given)
         # No step: it instantiates the graph.
-        call(*self._feed.rows(np.zeros((0, size or 1), np.int64), 0.0), *self._place(0.0, 0))
+        call(*self._feed.rows(np.zeros((0, size or 1), np.int64), 0.0), *map(tf.convert_to_tensor, nothing))
         return call
 
     def _check_writes(self) -> None:
@@ -310,11 +348,18 @@ class JointSteps:
             )
 
     def _gradients_of(
-        self, features: Any, labels: Any, weights: tf.Tensor, share: tf.Tensor, rank: tf.Tensor
+        self,
+        features: Any,
+        labels: Any,
+        weights: tf.Tensor,
+        share: tf.Tensor,
+        rank: tf.Tensor,
+        served: tuple[tf.Tensor, ...],
     ) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
         """Graph code: the vectors to exchange, and the seeds' new values.
 
-        The vectors are the large gradients, what is small, and the two vectors of tables' rows, if any.
+        The vectors are the large gradients, what is small, the two vectors of tables' rows, if any; and for served
+        tables the gradients of their rows, learning rates and optimizers' steps.
         """
         values = {id(variable): variable.value for variable in self._model.variables}
         seeds = [variable for variable in self._model.variables if variable.name == _SEED]
@@ -323,9 +368,16 @@ class JointSteps:
         # In Keras's own scope assignments are kept aside: the variables stay as they are.
         scope = keras.StatelessScope(collect_losses=True)
         scope.state_mapping.update(values | shifted)
-        with self._tracing, scope:
+        looked_up = nullcontext() if self._served is None else self._served.using(*served)
+        with self._tracing, scope, looked_up:
             batch = Batch(features, labels, weights, tf.cast(share, keras.config.floatx()))
             loss, gradients = self._gradients(self._model, batch)
+        check_gradients(gradients)
+        of_rows: list[tf.Tensor] = []
+        if self._served is not None:
+            of = {id(variable): gradient for variable, gradient in zip(self._variables, gradients, strict=True)}
+            of_rows = [*self._served.gradients(of, served[1:]), *self._served.rates()]
+            gradients = [of.get(id(variable)) for variable in self._variables]
         new = scope.state_mapping
         moved = [v for v in self._model.variables if v.name != _SEED and new[id(v)] is not values[id(v)]]
         layout = self._layout = _Layout.of(gradients, self._variables, self._dtype, moved, seeds)
@@ -337,7 +389,7 @@ class JointSteps:
         small += [self._vector(loss), tf.zeros(1, self._dtype)]
         rows = TableRows.joined([gradients[i] for i in layout.tables], self._dtype) if layout.tables else ()
         next_seeds = [values[id(seed)] + new[id(seed)] - shifted[id(seed)] for seed in seeds]
-        return [*large, tf.concat(small, 0), *rows], next_seeds
+        return [*large, tf.concat(small, 0), *rows, *of_rows], next_seeds
 
     def _vector(self, tensor: tf.Tensor) -> tf.Tensor:
         tensor = tf.cast(tensor, self._dtype)
@@ -345,9 +397,9 @@ class JointSteps:
         return tensor if tensor.shape.rank == 1 else tf.reshape(tensor, [-1])
 
     def _exchanged(
-        self, step: tf.Tensor, vectors: list[tf.Tensor]
-    ) -> tuple[tf.Tensor, list[tf.Tensor], list[tuple[tf.Tensor, tf.Tensor]]]:
-        """Graph code: whether a flag was raised, the sums of dense vectors, and tables' indices and rows.
+        self, step: tf.Tensor, vectors: list[tf.Tensor], served: tuple[tf.Tensor, ...]
+    ) -> tuple[tf.Tensor, list[tf.Tensor], list[tuple[tf.Tensor, tf.Tensor]], tuple[tf.Tensor, ...]]:
+        """Graph code: whether a flag was raised, the sums of dense vectors, tables' indices and rows, the next rows.
 
         Takes the number of the step: a loop has it when the step before is applied as a whole.
         """
@@ -359,31 +411,39 @@ class JointSteps:
             self._sums = [_aligned(size, self._dtype) for size in (*sizes, small + layout.exact)]
             self._table_rows = TableRows([tuple(self._variables[i].shape) for i in layout.tables], self._dtype)
         dtypes = [tf.bool, *[self._dtype] * len(self._sums), *[tf.int64, self._dtype] * tables]
-        flagged, *given = tf.numpy_function(self._exchange, [step, *vectors], dtypes)
+        flagged, *given = tf.numpy_function(self._exchange, [step, *vectors], dtypes + [each.dtype for each in served])
         flagged.set_shape(())
-        sums, rows = given[: len(self._sums)], given[len(self._sums) :]
+        dense, last = len(self._sums), len(self._sums) + 2 * tables
+        sums, rows, next_rows = given[:dense], given[dense:last], given[last:]
+        for tensor, before in zip(next_rows, served, strict=True):
+            tensor.set_shape((None, before.shape[1]))
         for tensor, array in zip(sums, self._sums, strict=True):
             tensor.set_shape(array.shape)
         for i, indices, values in zip(layout.tables, rows[::2], rows[1::2], strict=True):
             indices.set_shape((None,))
             values.set_shape((None, *self._variables[i].shape[1:]))
-        return flagged, sums, list(zip(rows[::2], rows[1::2], strict=True))
+        return flagged, sums, list(zip(rows[::2], rows[1::2], strict=True)), tuple(next_rows)
 
     def _exchange(self, step: int, *vectors: NDArray[Any]) -> list[Any]:
         """What the loop asks Python for in each step, see `_exchanged`."""
         call, began = self._call, time.perf_counter()
-        dense, rows = vectors[: len(self._sums)], vectors[len(self._sums) :]
+        dense, last = len(self._sums), len(self._sums) + 2 * bool(self._layout.tables)
+        vectors, rows, of_rows = vectors[:dense], vectors[dense:last], vectors[last:]
+        steps = call.steps
         try:
-            dense[-1][-1] = call.flag(len(call.losses))
-            call.world.allreduce(dense, self._sums, self._layout.exact)
+            if steps is not None:
+                steps.push(step, of_rows[:-2], *of_rows[-2:])
+            vectors[-1][-1] = call.flag(len(call.losses))
+            call.world.allreduce(vectors, self._sums, self._layout.exact)
             tables = self._table_rows.gathered(call.world, *rows) if rows else []
+            served = [] if steps is None else steps.applied(step)
         except BaseException as error:
             call.error = error  # TensorFlow makes another one of it
             raise
         call.losses.append(float(self._sums[-1][-2]))
         call.flagged = bool(self._sums[-1][-1] > 0)
         call.waited += time.perf_counter() - began
-        return [call.flagged, *self._sums, *tables]
+        return [call.flagged, *self._sums, *tables, *served]
 
     def _apply_sums(
         self, sums: list[tf.Tensor], seeds: list[tf.Tensor], tables: list[tuple[tf.Tensor, tf.Tensor]]
@@ -418,6 +478,7 @@ class _Call:
 
     world: Exchange
     flag: Callable[[int], bool]
+    steps: CallSteps | None = None
     losses: list[float] = field(default_factory=list)
     flagged: bool = False
     waited: float = 0.0

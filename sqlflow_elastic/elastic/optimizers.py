@@ -69,8 +69,6 @@ class Updates:
             gradients: in the order of the model's trainable variables, each a tensor, ``tf.IndexedSlices`` or None.
         """
         of = {id(v): gradient for v, gradient in zip(self._model.trainable_variables, gradients, strict=True)}
-        if all(gradient is None for gradient in gradients):
-            raise JobError("the loss does not depend on any variable of the model")
         for optimizer, variables in self._optimizers:
             pairs = [(of[id(variable)], variable) for variable in variables if of.get(id(variable)) is not None]
             dense = [pair for pair in pairs if not self._by_rows(optimizer, *pair)]
@@ -96,6 +94,12 @@ class Updates:
         if text not in self._warned:
             self._warned.add(text)
             self._emit(Message(text, "warning"))
+
+
+def check_gradients(gradients: Sequence[Any]) -> None:
+    """Raises: JobError: there is none."""
+    if all(gradient is None for gradient in gradients):
+        raise JobError("the loss does not depend on any variable of the model")
 
 
 def _scratch(rows: int) -> tf.Variable:

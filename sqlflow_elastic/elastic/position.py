@@ -61,7 +61,7 @@ class Position:
         loss_sum: of this epoch's samples so far.
         loss: mean per sample of the last epoch done.
         metrics: the last validation's values.
-        best_loss, best_metrics: of the best validation.
+        best_loss, best_metrics, best_step: of the best validation; the step is None before it.
         waited: validations since the best one.
     """
 
@@ -72,4 +72,5 @@ class Position:
     metrics: dict[str, float] = field(default_factory=dict)
     best_loss: float = math.inf
     best_metrics: dict[str, float] = field(default_factory=dict)
+    best_step: int | None = None
     waited: int = 0

@@ -8,10 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+from sqlflow_elastic.models.tables.spec import TableSpec
+
+if TYPE_CHECKING:
+    from sqlflow_elastic.elastic.served import Tables
 
 
 class Seat(Protocol):
@@ -79,6 +84,11 @@ class Replica(Protocol):
     """One member's copy of a training, driven by one thread; `step`, `finished` and `speeds` may be read by any."""
 
     @property
+    def table_specs(self) -> Sequence[TableSpec]:
+        """The tables that are on servers; none in most trainings."""
+        ...
+
+    @property
     def step(self) -> int:
         """Steps applied to the state; `membership.messages.NO_STATE` before `begin` or `take_state`."""
         ...
@@ -113,7 +123,13 @@ class Replica(Protocol):
         """
         ...
 
-    def run(self, world: Exchange | None, shares: tuple[float, ...], stop: Callable[[], bool]) -> bool:
+    def run(
+        self,
+        world: Exchange | None,
+        shares: tuple[float, ...],
+        stop: Callable[[], bool],
+        tables: Tables | None = None,
+    ) -> bool:
         """Take steps, with the other members of a world or alone.
 
         Args:
@@ -121,6 +137,7 @@ class Replica(Protocol):
             shares: what part of a batch each rank takes; empty: equal parts.
             stop: asked before each step, or every 0.2 s by a member alone; True makes all members return between the
                 same two steps.
+            tables: the world's servers, which have applied as many steps; None for a training without any.
 
         Returns:
             True at the end of training; False when members stopped.
@@ -133,7 +150,10 @@ class Replica(Protocol):
         ...
 
     def checkpoint(self) -> None:
-        """Write a checkpoint of the state as it is; returns when it is on disk or given up with a warning."""
+        """Write a checkpoint of the state as it is; returns when it is on disk or given up with a warning.
+
+        Tables on servers are in it as long as the world that was run last has its connections.
+        """
         ...
 
     def close(self) -> None:

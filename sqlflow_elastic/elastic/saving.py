@@ -6,30 +6,44 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from sqlflow_elastic.elastic.checkpoints import CheckpointFolder
+from sqlflow_elastic.elastic.checkpoints import Checkpoint, CheckpointFolder
+from sqlflow_elastic.elastic.comm.base import WorldBroken
+from sqlflow_elastic.elastic.served import Tables
 from sqlflow_elastic.elastic.settings import TrainSettings
 from sqlflow_elastic.elastic.training_state import TrainingState
 from sqlflow_elastic.elastic.ways import Way
-from sqlflow_elastic.events import Event
+from sqlflow_elastic.events import Event, Message
 
 
 class Saver:
     """Saves and restores a training's state.
 
+    Tables on servers are saved by the servers, at the same step; a checkpoint is written when theirs are.
+
     Args:
         folder: where checkpoints are.
+        tables: where snapshots of tables are; None for a training without any on servers.
         settings: when they are due.
         state: what to save.
         emit: takes warnings.
     """
 
     def __init__(
-        self, folder: Path, settings: TrainSettings, state: TrainingState, emit: Callable[[Event], None]
+        self,
+        folder: Path,
+        tables: Path | None,
+        settings: TrainSettings,
+        state: TrainingState,
+        emit: Callable[[Event], None],
     ) -> None:
         self._folder = CheckpointFolder(folder, emit)
+        self._tables = tables
         self._settings = settings
         self._state = state
+        self._emit = emit
         self._saved_at = time.monotonic()
+        #: Waits for the servers' snapshots.
+        self._captured: Checkpoint | None = None
 
     def resume(self) -> tuple[bool, Way | None]:
         """Take the state of the newest usable checkpoint.
@@ -37,7 +51,9 @@ class Saver:
         Returns:
             Whether there is one, and how its steps were run; None if that was not decided yet.
         """
-        checkpoint = self._folder.latest(self._state.fingerprint)
+        self._captured = None
+        steps = None if self._tables is None else _complete(self._tables)
+        checkpoint = self._folder.latest(self._state.fingerprint, steps)
         return (False, None) if checkpoint is None else (True, self._state.restore(checkpoint))
 
     def steps_until_due(self, step: int) -> int:
@@ -45,16 +61,47 @@ class Saver:
         every = self._settings.checkpoint_steps
         return 2**31 if every is None else every - step % every
 
-    def save_if_due(self, way: Way | None) -> None:
-        """`save` if it is time; not while the one before is still being written."""
+    def save_if_due(self, way: Way | None, tables: Tables | None = None) -> None:
+        """Begin to save if it is time; not while the one before is still being written."""
+        captured = self._captured
+        if captured is not None and tables is not None and tables.snapshot_step >= captured.step:
+            self._captured = None
+            self._write(captured)
         seconds, every = self._settings.checkpoint_secs, self._settings.checkpoint_steps
-        by_time = seconds is not None and time.monotonic() - self._saved_at >= seconds and not self._folder.busy
-        if by_time or (every is not None and self._state.position.step % every == 0):
-            self.save(way)
+        busy = self._captured is not None or self._folder.busy
+        by_time = seconds is not None and time.monotonic() - self._saved_at >= seconds
+        by_steps = every is not None and self._state.position.step % every == 0
+        if (by_time and not busy) or (by_steps and self._captured is None):
+            captured = self._state.capture(way)
+            self._saved_at = time.monotonic()
+            if tables is None:
+                self._folder.save(captured)
+            else:
+                self._captured = captured
+                tables.begin_snapshot(captured.step)
 
-    def save(self, way: Way | None) -> None:
-        """Copy the state in memory and begin to write it; waits for the one before."""
-        self._folder.save(self._state.capture(way))
+    def save(self, way: Way | None, tables: Tables | None = None) -> None:
+        """Save the state as it is; returns when it is on disk or given up with a warning."""
+        self._captured = None
+        captured = self._state.capture(way)
+        try:
+            if tables is not None:
+                tables.snapshot(captured.step)
+        except WorldBroken as broken:
+            self._emit(Message(f"no checkpoint could be written: {broken.reason}", "warning"))
+            return
+        self._write(captured)
+        self._folder.flush()
+
+    def _write(self, checkpoint: Checkpoint) -> None:
+        """Begin to write, and forget tables that no checkpoint needs any more."""
+        if self._tables is not None:
+            self._folder.flush()
+            from sqlflow_elastic.elastic.tables.manifests import forget  # XXX
+
+            best = self._state.position.best_step
+            forget(self._tables, {checkpoint.step, *self._folder.steps(), *([] if best is None else [best])})
+        self._folder.save(checkpoint)
         self._saved_at = time.monotonic()
 
     def flush(self) -> None:
@@ -64,3 +111,9 @@ class Saver:
     def close(self) -> None:
         """`flush`, and save no more."""
         self._folder.close()
+
+
+def _complete(path):  # XXX
+    from sqlflow_elastic.elastic.tables.manifests import complete_steps
+
+    return complete_steps(path)

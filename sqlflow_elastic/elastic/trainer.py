@@ -15,19 +15,21 @@ import tensorflow as tf
 from sqlflow_elastic.elastic.agreement import agree
 from sqlflow_elastic.elastic.batch import Batch, Gradients, SampleLosses
 from sqlflow_elastic.elastic.choosing import Choice, clock
-from sqlflow_elastic.elastic.comm.base import WireDtype
+from sqlflow_elastic.elastic.comm.alone import Alone
+from sqlflow_elastic.elastic.comm.base import Place, WireDtype
 from sqlflow_elastic.elastic.dataset import ArrayDataset
 from sqlflow_elastic.elastic.finite import check_losses, check_weights
 from sqlflow_elastic.elastic.joint import JointSteps
 from sqlflow_elastic.elastic.membership.messages import NO_STATE
 from sqlflow_elastic.elastic.meter import Meter
 from sqlflow_elastic.elastic.metrics import Task
-from sqlflow_elastic.elastic.optimizers import Optimizers, Updates
+from sqlflow_elastic.elastic.optimizers import Optimizers, Updates, check_gradients
 from sqlflow_elastic.elastic.position import Extent
 from sqlflow_elastic.elastic.replica import Exchange, Speeds
 from sqlflow_elastic.elastic.reporting import Reporter
 from sqlflow_elastic.elastic.sampling import Rows, SampleOrder
 from sqlflow_elastic.elastic.saving import Saver
+from sqlflow_elastic.elastic.served import ServedTables, Tables
 from sqlflow_elastic.elastic.settings import TrainSettings
 from sqlflow_elastic.elastic.sharing import bounds
 from sqlflow_elastic.elastic.training_state import TrainingState
@@ -37,6 +39,7 @@ from sqlflow_elastic.elastic.voice import Voice
 from sqlflow_elastic.elastic.ways import Kind, Losses, Runner, Way
 from sqlflow_elastic.errors import JobCancelled, JobError
 from sqlflow_elastic.events import Event, Message, Metrics
+from sqlflow_elastic.models.tables.spec import TableSpec
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,7 @@ class Trainer:
         metrics: names of what to measure on validation rows.
         validation: rows to measure after each epoch.
         checkpoints: folder of the checkpoints, from whose newest one `begin` goes on; None for no checkpoints.
+        tables: where servers write snapshots of the model's tables, if it has served ones.
         emit: takes events, in the thread of `run`; of a world's members, rank 0 alone emits.
         task: what the model's outputs are, for the metrics; None to see it from labels and outputs.
 
@@ -102,6 +106,7 @@ class Trainer:
         metrics: Sequence[str] = (),
         validation: ArrayDataset | None = None,
         checkpoints: Path | None = None,
+        tables: Path | None = None,
         emit: Callable[[Event], None],
         task: Task | None = None,
     ) -> None:
@@ -114,18 +119,23 @@ class Trainer:
         self._voice = Voice(emit)
         self._extent = Extent.of(settings, len(dataset))
         self._updates = Updates(model, optimizers, self._voice.say)
+        self._served = ServedTables.of(model, optimizers, settings.seed)
         self._validation = None
         if validation is not None and (sample_losses is not None or metrics):
             steps = settings.validation_steps
             rows = len(validation) if steps is None else steps * settings.batch_size
-            self._validation = Validation(model, validation, rows, sample_losses, metrics, task)
+            self._validation = Validation(model, validation, rows, sample_losses, metrics, task, self._served)
         self._state = TrainingState(settings, self._extent, model, self._updates.variables)
         self._saver = None
         if checkpoints is not None:
-            self._saver = Saver(checkpoints, settings, self._state, self._voice.say)
+            served = None if self._served is None else tables
+            self._saver = Saver(checkpoints, served, settings, self._state, self._voice.say)
         self._order = SampleOrder(len(dataset), settings.seed)
         self._tracing = threading.Lock()
-        self._joint = JointSteps(model, gradients, self._updates, dataset, settings.batch_size, self._tracing)
+        self._joint = JointSteps(
+            model, gradients, self._updates, dataset, settings.batch_size, self._tracing, self._served
+        )
+        self._tables: Tables | None = None
         self._way = None if settings.way == "auto" else Way.parse(settings.way)
         self._wait = True
         self._choice: Choice | None = None
@@ -136,6 +146,17 @@ class Trainer:
         self._applied = 0
         self._first_step = 0
         self._begun = time.monotonic()
+
+    @property
+    def table_specs(self) -> Sequence[TableSpec]:
+        """The tables that are on servers."""
+        return [] if self._served is None else self._served.specs
+
+    @property
+    def result_step(self) -> int:
+        """Of the state that `result` takes: the last one, or the best one."""
+        best = self._state.position.best_step
+        return self.step if self._state.best is None or best is None else best
 
     @property
     def step(self) -> int:
@@ -202,10 +223,20 @@ class Trainer:
     def run(self) -> TrainResult: ...
 
     @overload
-    def run(self, world: Exchange | None, shares: tuple[float, ...], stop: Callable[[], bool]) -> bool: ...
+    def run(
+        self,
+        world: Exchange | None,
+        shares: tuple[float, ...],
+        stop: Callable[[], bool],
+        tables: Tables | None = None,
+    ) -> bool: ...
 
     def run(
-        self, world: Exchange | None = None, shares: tuple[float, ...] = (), stop: Callable[[], bool] | None = None
+        self,
+        world: Exchange | None = None,
+        shares: tuple[float, ...] = (),
+        stop: Callable[[], bool] | None = None,
+        tables: Tables | None = None,
     ) -> TrainResult | bool:
         """Train to the end in this process; or, given a world, as `replica.Replica.run` says.
 
@@ -216,6 +247,7 @@ class Trainer:
             comm.WorldBroken: see `replica.Replica.run`.
         """
         if stop is not None:
+            self._tables = tables
             return self._run(world, shares, stop)
         try:
             self.begin()
@@ -250,8 +282,7 @@ class Trainer:
     def checkpoint(self) -> None:
         """Write a checkpoint of the state as it is; returns when it is on disk or given up with a warning."""
         if self._saver is not None:
-            self._saver.save(self._decided_way)
-            self._saver.flush()
+            self._saver.save(self._decided_way, self._tables)
 
     def close(self) -> None:
         """Wait for a checkpoint that is being written, and for what is traced; write no more."""
@@ -275,12 +306,11 @@ class Trainer:
 
     def _run(self, world: Exchange | None, shares: tuple[float, ...], stop: Callable[[], bool]) -> bool:
         self._meter = Meter()
-        if world is None or world.place.size == 1:
-            self._voice.take_rank(0)
+        self._voice.take_rank(0 if world is None else world.place.rank)
+        if self._served is None and (world is None or world.place.size == 1):
             ended = self._train_alone(stop)
         else:
-            self._voice.take_rank(world.place.rank)
-            ended = self._train_together(world, shares, stop)
+            ended = self._train_together(world or Alone(Place(0, 0, 1, "")), shares, stop)
         if ended:
             self._reporter.end()
         return ended
@@ -299,12 +329,22 @@ class Trainer:
     def _train_together(self, world: Exchange, shares: tuple[float, ...], stop: Callable[[], bool]) -> bool:
         if agree(world, self._state):
             self._tell_epoch()
+        if self._served is not None and self.step == 0:
+            self._save_tables(world)
         while not self.finished:
             if self._epoch_is_over():
                 self._end_epoch(world, shares)
             elif self._steps_together(world, shares, stop):
                 return False
+        if self._served is not None:
+            self._save_tables(world)
         return True
+
+    def _save_tables(self, world: Exchange) -> None:
+        """Save everything; all members wait for it: a loss of servers leads back here, and the result comes from it."""
+        if self._voice.leads:
+            self.checkpoint()
+        world.allgather(b"")
 
     def _ways(self) -> Choice:
         return Choice(
@@ -320,6 +360,7 @@ class Trainer:
         """One step, as graph code."""
         with self._tracing:
             loss, gradients = self._gradients(self._model, batch)
+            check_gradients(gradients)
             self._updates.apply(gradients)
         return loss
 
@@ -356,7 +397,7 @@ class Trainer:
             return stop()
 
         slices, left = bounds(size, world.place.size, shares), self._extent.steps - first
-        done = self._joint.run(world, rows.reshape(steps, size), slices, left, flag)
+        done = self._joint.run(world, rows.reshape(steps, size), slices, left, flag, self._tables)
         taken = rows[: len(done.losses) * size]
         if len(taken):
             self._done(done.losses, taken)
@@ -384,7 +425,7 @@ class Trainer:
         position.loss_sum += float(losses.sum()) * (len(rows) / len(losses))
         self._reporter.steps_done(losses)
         if self._saver is not None and self._voice.leads:
-            self._saver.save_if_due(self._decided_way)
+            self._saver.save_if_due(self._decided_way, self._tables)
 
     def _epoch_is_over(self) -> bool:
         """Whether an epoch, or the part of it that ``max_steps`` allows, is trained and not yet validated."""
@@ -395,7 +436,7 @@ class Trainer:
     def _end_epoch(self, world: Exchange | None, shares: tuple[float, ...]) -> None:
         """Validate, which may break: until it is done, the epoch is not over. Then report."""
         position = self._state.position
-        metrics = None if self._validation is None else self._validation.run(world, shares)
+        metrics = None if self._validation is None else self._validation.run(world, shares, self._tables)
         samples = self._extent.samples(position.step) - position.epoch * self._extent.rows
         position.loss, position.loss_sum = position.loss_sum / samples, 0.0
         position.epoch += 1
@@ -403,7 +444,10 @@ class Trainer:
             position.metrics = metrics
             if self._state.keeps_best and metrics["loss"] < position.best_loss:
                 position.best_loss, position.best_metrics, position.waited = metrics["loss"], metrics, 0
+                position.best_step = position.step
                 self._state.keep_best()
+                if self._tables is not None and self._voice.leads:
+                    self._tables.snapshot(position.step)
             elif self._state.keeps_best:
                 position.waited += 1
         self._tell_epoch()

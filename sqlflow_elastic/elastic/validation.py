@@ -16,6 +16,7 @@ from sqlflow_elastic.elastic.dataset import ArrayDataset
 from sqlflow_elastic.elastic.metrics import Measurement, Task
 from sqlflow_elastic.elastic.predictor import Evaluator
 from sqlflow_elastic.elastic.replica import Exchange
+from sqlflow_elastic.elastic.served import Rows, ServedTables, StandInTables
 from sqlflow_elastic.elastic.sharing import bounds
 
 _BATCH_BYTES = 4 * 2**20
@@ -32,6 +33,7 @@ class Validation:
         sample_losses: losses of single samples; None for no loss.
         metrics: names, see `metrics.METRICS`.
         task: what the outputs are; None to see it from the first labels and outputs.
+        served: its tables that are on servers; None without.
     """
 
     def __init__(
@@ -42,8 +44,10 @@ class Validation:
         sample_losses: SampleLosses | None,
         metrics: Sequence[str],
         task: Task | None,
+        served: ServedTables | None = None,
     ) -> None:
-        self._evaluator = Evaluator(model, sample_losses)
+        self._evaluator = Evaluator(model, sample_losses, served)
+        self._served = served
         self._has_loss = sample_losses is not None
         self._dataset = dataset
         self._rows = min(rows, len(dataset))
@@ -53,32 +57,32 @@ class Validation:
 
     def warm_up(self) -> None:
         """Trace what `run` needs."""
-        self._measure(0, min(1, self._rows))
+        self._measure(0, min(1, self._rows), None if self._served is None else StandInTables(self._served))
 
-    def run(self, world: Exchange | None, shares: tuple[float, ...]) -> dict[str, float]:
+    def run(self, world: Exchange | None, shares: tuple[float, ...], tables: Rows | None = None) -> dict[str, float]:
         """``loss``: the mean weighted loss per sample, without regularization; then the metrics by their names.
 
         Each member measures a part of the rows, and all have the same values in the end. Metrics that count rows, such
-        as AUC, do not depend on the parts; sums are added in another order.
+        as AUC, do not depend on the parts; sums are added in another order. ``tables``: where served ones are.
 
         Raises:
             comm.WorldBroken: members did not all measure their part.
         """
         if world is None:
-            loss, measurement = self._measure(0, self._rows)
+            loss, measurement = self._measure(0, self._rows, tables)
         else:
             ends = bounds(self._rows, world.place.size, shares)
             rank = world.place.rank
-            parts = world.allgather(_packed(*self._measure(ends[rank], ends[rank + 1])))
+            parts = world.allgather(_packed(*self._measure(ends[rank], ends[rank + 1], tables)))
             loss, measurement = self._merged(parts)
         values = {"loss": loss / self._rows} if self._has_loss else {}
         return values if measurement is None else {**values, **measurement.results()}
 
-    def _measure(self, start: int, stop: int) -> tuple[float, Measurement | None]:
+    def _measure(self, start: int, stop: int, tables: Rows | None) -> tuple[float, Measurement | None]:
         """The sum of the losses of some rows and their metrics; None without metrics or without rows."""
         total = 0.0
         measurement: Measurement | None = None
-        for loss, outputs, labels, _ in self._evaluator.run(self._dataset, start, stop, self._batch_rows):
+        for loss, outputs, labels, _ in self._evaluator.run(self._dataset, start, stop, self._batch_rows, tables):
             total += loss
             if self._metrics and labels is not None:
                 if measurement is None:

@@ -3,12 +3,44 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, NamedTuple
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from sqlflow_elastic.models.features.layers import PACKAGE
+from sqlflow_elastic.models.tables.initial import initial_rows
+from sqlflow_elastic.models.tables.initializers import initial_of
+from sqlflow_elastic.models.tables.spec import Part
+
+
+class Given(NamedTuple):
+    """The rows that a served table's layer looks up in a batch.
+
+    Attributes:
+        rows: [n, size].
+        places: int32 [batch, length]: where each of the layer's ids is in ``rows``; any place for an id of -1.
+    """
+
+    rows: tf.Tensor
+    places: tf.Tensor
+
+
+_GIVEN: ContextVar[Mapping[str, Given]] = ContextVar("given")
+
+
+@contextmanager
+def given(rows: Mapping[str, Given]) -> Iterator[None]:
+    """Within, layers of served tables have these rows, by the layers' names. For graph code."""
+    token = _GIVEN.set(rows)
+    try:
+        yield
+    finally:
+        _GIVEN.reset(token)
 
 
 @keras.saving.register_keras_serializable(PACKAGE)
@@ -18,19 +50,36 @@ class EmbeddingBag(keras.layers.Layer):  # type: ignore[misc]
     Rows are gathered from the table's variable itself, so the gradient is a `tf.IndexedSlices` of the rows looked up.
     A row without any id gives zeros.
 
+    The table of a *served* layer is elsewhere: its variable has no rows. Those that a batch needs are `given` to the
+    call, and the variable's gradient is a `tf.IndexedSlices` of them.
+
     Args:
         rows: how many vectors the table has.
         size: numbers in a vector.
         combiner: "sum", "mean" (divided by the weights' sum), "sqrtn" (by the root of the sum of their squares), or
             None: one vector for each id, not combined, with a Keras mask.
-        initializer: a Keras initializer; by default a truncated normal distribution of deviation 1 / sqrt(size).
+        initializer: a Keras initializer; by default a truncated normal distribution of deviation 1 / sqrt(size). Rows
+            are drawn one by one where it allows that (see `sqlflow_elastic.models.tables.initial`).
+        columns: of the array of ids, those that it looks up; for who gives rows.
+        stream, seed: of its random numbers.
+        served: whether its table is elsewhere, if rows can be drawn one by one.
 
     Input: ids int32 [batch, length], weights float32 [batch, length] or None (1 each).
     Output: float32 [batch, size]; without combiner [batch, length, size].
     """
 
     def __init__(
-        self, rows: int, size: int, combiner: str | None = "sum", initializer: Any = None, **options: Any
+        self,
+        rows: int,
+        size: int,
+        combiner: str | None = "sum",
+        initializer: Any = None,
+        *,
+        columns: Sequence[int] = (),
+        stream: int = 0,
+        seed: int = 0,
+        served: bool = False,
+        **options: Any,
     ) -> None:
         super().__init__(**options)
         self.rows = rows
@@ -39,19 +88,30 @@ class EmbeddingBag(keras.layers.Layer):  # type: ignore[misc]
         if initializer is None:
             initializer = keras.initializers.TruncatedNormal(stddev=1 / math.sqrt(size))
         self.initializer = keras.initializers.get(initializer)
+        self.columns = tuple(columns)
+        self.stream = stream
+        self.seed = seed
+        self.served = served and self.part is not None
         self.supports_masking = True
 
+    @property
+    def part(self) -> Part | None:
+        """How its rows begin, if they are drawn one by one."""
+        initial = initial_of(self.initializer, self.rows, self.size)
+        return None if initial is None else Part(self.size, initial, self.stream)
+
     def build(self, ids_shape: Any, weights_shape: Any = None) -> None:
-        """Make the table, float32 [rows, size]."""
-        self.table = self.add_weight(
-            name="table", shape=(self.rows, self.size), initializer=self.initializer, autocast=False
-        )
+        """Make the table, float32 [rows, size]; [0, size] if it is elsewhere."""
+        part = self.part
+        shape = (0 if self.served else self.rows, self.size)
+        initializer = self.initializer if part is None else _rows_of(part, self.seed)
+        self.table = self.add_weight(name="table", shape=shape, initializer=initializer, autocast=False)
 
     def call(self, ids: Any, weights: Any = None) -> Any:
         """Look up and combine."""
         present = tf.cast(ids >= 0, self.compute_dtype)
         factors = present if weights is None else present * tf.cast(weights, self.compute_dtype)
-        vectors = tf.cast(tf.gather(self.table.value, tf.maximum(ids, 0)), self.compute_dtype) * factors[..., None]
+        vectors = tf.cast(self._vectors(ids), self.compute_dtype) * factors[..., None]
         if self.combiner is None:
             return vectors
         combined = tf.squeeze(vectors, 1) if ids.shape[1] == 1 else tf.reduce_sum(vectors, axis=1)
@@ -60,6 +120,11 @@ class EmbeddingBag(keras.layers.Layer):  # type: ignore[misc]
         if self.combiner == "sqrtn":
             return tf.math.divide_no_nan(combined, tf.sqrt(tf.reduce_sum(factors * factors, axis=1, keepdims=True)))
         return combined
+
+    def _vectors(self, ids: Any) -> Any:
+        if self.served:
+            return _look_up(self.table.value, *_GIVEN.get()[self.name])
+        return tf.gather(self.table.value, tf.maximum(ids, 0))
 
     def compute_mask(self, ids: Any, weights: Any = None, previous_mask: Any = None) -> Any:
         """Which steps there are, bool [batch, length]; None where vectors are combined."""
@@ -78,7 +143,34 @@ class EmbeddingBag(keras.layers.Layer):  # type: ignore[misc]
             "size": self.size,
             "combiner": self.combiner,
             "initializer": keras.initializers.serialize(self.initializer),
+            "columns": self.columns,
+            "stream": self.stream,
+            "seed": self.seed,
+            "served": self.served,
         }
+
+
+def _rows_of(part: Part, seed: int) -> Any:
+    """An initializer that draws row by row."""
+
+    def initializer(shape: Sequence[int], dtype: Any = None) -> Any:
+        return tf.constant(initial_rows(part, seed, np.arange(shape[0]), np.dtype(dtype)))
+
+    return initializer
+
+
+def _look_up(anchor: Any, rows: Any, places: Any) -> Any:
+    """Rows by their places, [batch, length, size]; their gradient is the anchor's."""
+
+    @tf.custom_gradient  # type: ignore[untyped-decorator]
+    def look_up(anchor: Any) -> Any:
+        def gradient(upstream: Any) -> Any:
+            values = tf.reshape(upstream, [-1, rows.shape[1]])
+            return tf.IndexedSlices(values, tf.reshape(places, [-1]), tf.constant((0, rows.shape[1])))
+
+        return tf.gather(rows, places), gradient
+
+    return look_up(anchor)
 
 
 @keras.saving.register_keras_serializable(PACKAGE)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
@@ -27,9 +27,16 @@ class FeatureInputs:
 
     Args:
         encoder: gives the columns of each input and the layout of the arrays.
+        seed: of the vectors that embeddings begin with.
+        served: whether the table of an `EmbeddingBag` is elsewhere, by the layer's name, its rows and their size.
     """
 
-    def __init__(self, encoder: Encoder) -> None:
+    def __init__(
+        self, encoder: Encoder, seed: int = 0, served: Callable[[str, int, int], bool] = lambda name, rows, size: False
+    ) -> None:
+        self._seed = seed
+        self._served = served
+        self._tables = 0
         self._columns = encoder.columns
         self._layout = encoder.layout
         self._arrays = {
@@ -109,8 +116,20 @@ class FeatureInputs:
     def _looked_up(
         self, category: Any, size: int, combiner: str | None, initializer: str | None, kind: str = "embedding"
     ) -> Any:
-        rows = self._layout.categories[category].rows
-        bag = EmbeddingBag(rows, size, combiner, initializer, name=self._unique(f"{kind}_{name_of(category)}"))
+        places = self._layout.categories[category]
+        name = self._unique(f"{kind}_{name_of(category)}")
+        bag = EmbeddingBag(
+            places.rows,
+            size,
+            combiner,
+            initializer,
+            columns=places.ids,
+            stream=self._tables,
+            seed=self._seed,
+            served=self._served(name, places.rows, size),
+            name=name,
+        )
+        self._tables += 1
         return bag(*self._ids(category))
 
     def _ids(self, category: Category | Column) -> tuple[Any, ...]:

@@ -62,13 +62,27 @@ class RowOptimizer:
 
 
 @dataclass(frozen=True)
+class Range:
+    """The rows of one category: neighbouring ids of a table.
+
+    Attributes:
+        name: of the layer whose vectors they are; of the first one if there are several.
+        rows: how many.
+        parts: of a row, side by side: one for each layer.
+    """
+
+    name: str
+    rows: int
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True)
 class TableSpec:
-    """A table.
+    """A table: the rows of all categories that are alike but for their first numbers.
 
     Attributes:
         name: unique in its model.
-        rows: ids are in [0, rows).
-        parts: of a row, side by side.
+        ranges: whose rows; ids count through all of them. Their parts have the same widths.
         optimizer: how rows are updated.
         dtype: "float32" or "float64", of weights, slots and gradients.
         seed: of the training.
@@ -76,17 +90,34 @@ class TableSpec:
     """
 
     name: str
-    rows: int
-    parts: tuple[Part, ...]
+    ranges: tuple[Range, ...]
     optimizer: RowOptimizer
     dtype: str
     seed: int
     dense: bool = False
 
     @property
+    def rows(self) -> int:
+        """Ids are in [0, rows)."""
+        return sum(each.rows for each in self.ranges)
+
+    @property
+    def bases(self) -> list[int]:
+        """The first id of each range, and ``rows`` at the end."""
+        bases = [0]
+        for each in self.ranges:
+            bases.append(bases[-1] + each.rows)
+        return bases
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Of the parts of a row."""
+        return tuple(part.width for part in self.ranges[0].parts)
+
+    @property
     def width(self) -> int:
         """Numbers of a row, without slots."""
-        return sum(part.width for part in self.parts)
+        return sum(self.widths)
 
     @property
     def slots(self) -> int:
@@ -105,14 +136,19 @@ class TableSpec:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
         """The inverse of `to_json`. Raises: KeyError, TypeError, ValueError: it is none."""
-        parts = tuple(
-            Part(int(part["width"]), _initial(part["initial"]), int(part["stream"])) for part in data["parts"]
-        )
         optimizer = data["optimizer"]
         slots = tuple(map(float, optimizer["initial_slots"]))
         rule = RowOptimizer(optimizer["name"], dict(optimizer["arguments"]), slots)
-        return cls(**{**data, "parts": parts, "optimizer": rule})
+        return cls(**{**data, "ranges": tuple(map(_range, data["ranges"])), "optimizer": rule})
 
 
-def _initial(data: Mapping[str, Any]) -> Initial:
-    return Initial(Distribution(data["distribution"]), float(data["a"]), float(data["b"]))
+def _range(data: Mapping[str, Any]) -> Range:
+    return Range(data["name"], int(data["rows"]), tuple(map(_part, data["parts"])))
+
+
+def _part(data: Mapping[str, Any]) -> Part:
+    initial = data["initial"]
+    distribution = Distribution(initial["distribution"])
+    return Part(
+        int(data["width"]), Initial(distribution, float(initial["a"]), float(initial["b"])), int(data["stream"])
+    )

@@ -1,0 +1,170 @@
+"""What a server does to rows, compiled: each function passes once over the rows that a step touches.
+
+Rows are [capacity, width * (1 + slots)]: a row's weights, then its slots. ``arguments`` are scalars in the rows' dtype.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numba
+
+_compiled = numba.njit(cache=True, nogil=True)
+
+
+@_compiled  # type: ignore[untyped-decorator]
+def find(position_of: Any, ids: Any, positions: Any, id_of: Any, count: int) -> int:
+    """Where ids are; those that are nowhere get the positions from ``count`` on. Returns how many rows there are then.
+
+    ``position_of`` holds one more than the position, 0 for none.
+    """
+    for i in range(len(ids)):
+        position = position_of[ids[i]]
+        if position == 0:
+            id_of[count] = ids[i]
+            count += 1
+            position = count
+            position_of[ids[i]] = position
+        positions[i] = position - 1
+    return count
+
+
+@_compiled  # type: ignore[untyped-decorator]
+def read(rows: Any, positions: Any, out: Any) -> None:
+    """The weights of rows; those of positions below 0 are left as they are."""
+    for i in range(len(positions)):
+        position = positions[i]
+        if position >= 0:
+            for j in range(out.shape[1]):
+                out[i, j] = rows[position, j]
+
+
+@_compiled  # type: ignore[untyped-decorator]
+def add_up(positions: Any, gradients: Any, place_of: Any, unique: Any, sums: Any, count: int) -> int:
+    """Add a worker's gradients to those of the workers before it.
+
+    ``place_of`` holds for each position one more than its place in ``unique`` and ``sums``, 0 for none.
+    Returns how many there are then.
+    """
+    for i in range(len(positions)):
+        place = place_of[positions[i]]
+        if place == 0:
+            unique[count] = positions[i]
+            for j in range(gradients.shape[1]):
+                sums[count, j] = gradients[i, j]
+            count += 1
+            place_of[positions[i]] = count
+        else:
+            for j in range(gradients.shape[1]):
+                sums[place - 1, j] += gradients[i, j]
+    return count
+
+
+@_compiled  # type: ignore[untyped-decorator]
+def touch(rows: Any, unique: Any, before: Any, changed: Any, place_of: Any) -> None:
+    """Before an update: keep the rows as they are, note that they change, and clear what `add_up` left."""
+    for i in range(len(unique)):
+        position = unique[i]
+        place_of[position] = 0
+        changed[position] = 1
+        for j in range(rows.shape[1]):
+            before[i, j] = rows[position, j]
+
+
+@_compiled  # type: ignore[untyped-decorator]
+def sgd(rows: Any, unique: Any, gradients: Any, arguments: Any) -> None:
+    """Without slots, or with momentum."""
+    rate, momentum, nesterov = arguments
+    width = gradients.shape[1]
+    for i in range(len(unique)):
+        row = rows[unique[i]]
+        for j in range(width):
+            gradient = gradients[i, j]
+            if len(row) == width:
+                row[j] -= gradient * rate
+            else:
+                velocity = row[width + j] * momentum - gradient * rate
+                row[width + j] = velocity
+                if nesterov != 0:
+                    row[j] += velocity * momentum - gradient * rate
+                else:
+                    row[j] += velocity
+
+
+@_compiled  # type: ignore[untyped-decorator]
+def adagrad(rows: Any, unique: Any, gradients: Any, arguments: Any) -> None:
+    """One slot: the sum of squares."""
+    rate, epsilon = arguments
+    width = gradients.shape[1]
+    for i in range(len(unique)):
+        row = rows[unique[i]]
+        for j in range(width):
+            gradient = gradients[i, j]
+            row[width + j] += gradient * gradient
+            row[j] -= rate * gradient / math.sqrt(row[width + j] + epsilon)
+
+
+@_compiled  # type: ignore[untyped-decorator]
+def adam(rows: Any, unique: Any, gradients: Any, arguments: Any) -> None:
+    """Two slots: the means of gradients and of their squares. ``rate`` has the corrections of their bias in it."""
+    rate, rest_1, rest_2, epsilon = arguments
+    width = gradients.shape[1]
+    for i in range(len(unique)):
+        row = rows[unique[i]]
+        for j in range(width):
+            gradient = gradients[i, j]
+            mean = row[width + j] + (gradient - row[width + j]) * rest_1
+            square = row[2 * width + j] + (gradient * gradient - row[2 * width + j]) * rest_2
+            row[width + j] = mean
+            row[2 * width + j] = square
+            row[j] -= mean * rate / (math.sqrt(square) + epsilon)
+
+
+@_compiled  # type: ignore[untyped-decorator]
+def rmsprop(rows: Any, unique: Any, gradients: Any, arguments: Any) -> None:
+    """Slots: the mean of squares, then of momentum if there is any, then the mean of gradients if centered."""
+    rate, rho, rest, momentum, epsilon, centered = arguments
+    width = gradients.shape[1]
+    for i in range(len(unique)):
+        row = rows[unique[i]]
+        for j in range(width):
+            gradient = gradients[i, j]
+            square = rho * row[width + j] + rest * gradient * gradient
+            row[width + j] = square
+            at = 2 * width + j
+            moved = at
+            if momentum > 0:
+                at += width
+            if centered != 0:
+                mean = rho * row[at] + rest * gradient
+                row[at] = mean
+                square -= mean * mean
+            change = rate * gradient / math.sqrt(square + epsilon)
+            if momentum > 0:
+                change += momentum * row[moved]
+                row[moved] = change
+            row[j] -= change
+
+
+@_compiled  # type: ignore[untyped-decorator]
+def ftrl(rows: Any, unique: Any, gradients: Any, arguments: Any) -> None:
+    """Two slots: the sum of squares, and the linear term."""
+    rate, power, l1, l2_twice, shrinkage_twice = arguments
+    width = gradients.shape[1]
+    for i in range(len(unique)):
+        row = rows[unique[i]]
+        for j in range(width):
+            gradient, weight = gradients[i, j], row[j]
+            old = row[width + j]
+            new = old + gradient * gradient
+            if power == 0.5:  # the usual one, and many times as fast
+                root, old_root = math.sqrt(new), math.sqrt(old)
+            else:
+                root, old_root = new**power, old**power
+            shrunk = gradient + shrinkage_twice * weight
+            linear = row[2 * width + j] + shrunk - (root - old_root) / rate * weight
+            row[width + j] = new
+            row[2 * width + j] = linear
+            clipped = min(max(linear, -l1), l1)
+            row[j] = (clipped - linear) / (root / rate + l2_twice)

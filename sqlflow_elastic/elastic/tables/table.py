@@ -1,0 +1,193 @@
+"""The rows of one table that one server has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sqlflow_elastic.elastic.tables import kernels
+from sqlflow_elastic.elastic.tables.memory import lazy_zeros
+from sqlflow_elastic.elastic.tables.rules import RowRule
+from sqlflow_elastic.elastic.tables.sharding import shards_of
+from sqlflow_elastic.models.tables.initial import first_rows
+from sqlflow_elastic.models.tables.spec import TableSpec
+
+Ids = NDArray[np.int64]
+Positions = NDArray[np.int32]
+Numbers = NDArray[Any]
+
+#: Rows that are moved at a time.
+_BLOCK = 1 << 16
+
+
+@dataclass(frozen=True)
+class Undo:
+    """What an update changed.
+
+    Attributes:
+        positions: [m], all different.
+        before: [m, width * (1 + slots)]: what the rows were, weights first.
+    """
+
+    positions: Positions
+    before: Numbers
+
+
+class Table:
+    """See the module's page. Not for several threads at once.
+
+    A row has a position from its first touch on, until rows are dropped; rows lie one behind the other, so memory is
+    in proportion to the rows that there are, but for 4 bytes an id in pages where any id was touched.
+
+    Args:
+        spec: what it is.
+    """
+
+    def __init__(self, spec: TableSpec) -> None:
+        self.spec = spec
+        self._rule = RowRule(spec.optimizer, spec.dtype)
+        self._begin()
+
+    def _begin(self) -> None:
+        spec = self.spec
+        self._count = 0
+        self._rows = lazy_zeros((spec.rows, spec.width * (1 + spec.slots)), spec.dtype)
+        self._id_of = lazy_zeros((spec.rows,), np.int64)
+        self._position_of = lazy_zeros((spec.rows,), np.int32)
+        self._place_of = lazy_zeros((spec.rows,), np.int32)
+        self._changed = lazy_zeros((spec.rows,), np.uint8)
+
+    def __len__(self) -> int:
+        """Rows that are there."""
+        return self._count
+
+    @property
+    def memory(self) -> int:
+        """Bytes that rows and what belongs to them take, and the index of ids at most."""
+        return self._count * (self.spec.row_bytes + 8 + 4 + 1) + min(4 * self.spec.rows, 4096 * self._count)
+
+    def find(self, ids: Ids) -> Positions:
+        """Where rows are, int32 [n]; those that are not there are made, with their first numbers.
+
+        Raises:
+            ValueError: an id is out of range, or a dense table lacks it.
+        """
+        self._check(ids)
+        positions = np.empty(len(ids), np.int32)
+        before = self._count
+        self._count = kernels.find(self._position_of, ids, positions, self._id_of, before)
+        if self._count > before:
+            if self.spec.dense:
+                raise ValueError(f"rows of {self.spec.name} are given, not drawn")
+            self._draw(before, self._count)
+        return positions
+
+    def where(self, ids: Ids) -> Positions:
+        """Where rows are, int32 [n]; -1 for those that are not there."""
+        self._check(ids)
+        return self._position_of[ids] - 1
+
+    def read(self, positions: Positions, out: Numbers | None = None) -> Numbers:
+        """The weights of rows, [n, width]."""
+        if out is None:
+            out = np.empty((len(positions), self.spec.width), self.spec.dtype)
+        kernels.read(self._rows, positions, out)
+        return out
+
+    def peek(self, ids: Ids) -> Numbers:
+        """The weights of rows, [n, width], as they are or will begin. Makes none."""
+        positions = self.where(ids)
+        out = np.zeros((len(ids), self.spec.width), self.spec.dtype)
+        kernels.read(self._rows, positions, out)
+        lacking = np.flatnonzero(positions < 0)
+        if len(lacking):
+            out[lacking] = self._first(ids[lacking])
+        return out
+
+    def update(
+        self, positions: Sequence[Positions], gradients: Sequence[Numbers], learning_rate: float, iteration: int
+    ) -> Undo:
+        """One step of the optimizer on the rows that gradients name.
+
+        Args:
+            positions: of each worker, [n], all different.
+            gradients: of each worker, [n, width]; those of one row are added up in this order.
+            learning_rate, iteration: the optimizer's, before this step.
+        """
+        total = sum(map(len, positions))
+        unique = np.empty(total, np.int32)
+        sums = np.empty((total, self.spec.width), self.spec.dtype)
+        count = 0
+        for own, gradient in zip(positions, gradients, strict=True):
+            count = kernels.add_up(own, gradient, self._place_of, unique, sums, count)
+        unique, sums = unique[:count], sums[:count]
+        before = np.empty((count, self._rows.shape[1]), self.spec.dtype)
+        kernels.touch(self._rows, unique, before, self._changed, self._place_of)
+        self._rule.apply(self._rows, unique, sums, learning_rate, iteration)
+        return Undo(unique, before)
+
+    def undo(self, undo: Undo) -> None:
+        """Put back what an update changed; it is the last one."""
+        self._rows[undo.positions] = undo.before
+
+    def whole(self, positions: Positions) -> Numbers:
+        """Rows with their slots, [n, width * (1 + slots)], copied."""
+        return self._rows[positions]
+
+    def ids_at(self, positions: Positions) -> Ids:
+        """The ids of rows, [n]."""
+        return self._id_of[positions]
+
+    def put(self, ids: Ids, whole: Numbers) -> None:
+        """Set rows with their slots."""
+        self._check(ids)
+        positions = np.empty(len(ids), np.int32)
+        self._count = kernels.find(self._position_of, ids, positions, self._id_of, self._count)
+        self._rows[positions] = whole
+        self._changed[positions] = 1
+
+    def take_changed(self) -> Positions:
+        """Positions of the rows that are new or have changed since this was called last, ascending."""
+        positions = np.flatnonzero(self._changed[: self._count]).astype(np.int32)
+        self._changed[: self._count] = 0
+        return positions
+
+    def keep(self, shards: NDArray[np.bool_]) -> None:
+        """Drop the rows of all other shards; positions are new afterwards.
+
+        Args:
+            shards: [SHARDS].
+        """
+        ids, rows, changed, count = self._id_of, self._rows, self._changed, self._count
+        kept = shards[shards_of(ids[:count])]
+        if kept.all():
+            return
+        self._begin()
+        for start in range(0, count, _BLOCK):
+            chosen = start + np.flatnonzero(kept[start : start + _BLOCK])
+            self.put(ids[chosen], rows[chosen])
+            self._changed[self._position_of[ids[chosen]] - 1] = changed[chosen]
+
+    def clear(self) -> None:
+        """Drop all rows."""
+        self._begin()
+
+    def _check(self, ids: Ids) -> None:
+        if len(ids) and not (ids.min() >= 0 and ids.max() < self.spec.rows):
+            raise ValueError(f"an id of {self.spec.name} is not in [0, {self.spec.rows})")
+
+    def _draw(self, start: int, stop: int) -> None:
+        width = self.spec.width
+        for first in range(start, stop, _BLOCK):
+            block = slice(first, min(first + _BLOCK, stop))
+            self._rows[block, :width] = self._first(self._id_of[block])
+            for slot, value in enumerate(self.spec.optimizer.initial_slots):
+                self._rows[block, width * (slot + 1) : width * (slot + 2)] = value
+            self._changed[block] = 1
+
+    def _first(self, ids: Ids) -> Numbers:
+        return first_rows(self.spec, ids)
