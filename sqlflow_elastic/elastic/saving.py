@@ -10,6 +10,7 @@ from sqlflow_elastic.elastic.checkpoints import Checkpoint, CheckpointFolder
 from sqlflow_elastic.elastic.comm.base import WorldBroken
 from sqlflow_elastic.elastic.served import Tables
 from sqlflow_elastic.elastic.settings import TrainSettings
+from sqlflow_elastic.elastic.tables.manifests import complete_steps, forget
 from sqlflow_elastic.elastic.training_state import TrainingState
 from sqlflow_elastic.elastic.ways import Way
 from sqlflow_elastic.events import Event, Message
@@ -52,7 +53,7 @@ class Saver:
             Whether there is one, and how its steps were run; None if that was not decided yet.
         """
         self._captured = None
-        steps = None if self._tables is None else _complete(self._tables)
+        steps = None if self._tables is None else complete_steps(self._tables)
         checkpoint = self._folder.latest(self._state.fingerprint, steps)
         return (False, None) if checkpoint is None else (True, self._state.restore(checkpoint))
 
@@ -97,7 +98,6 @@ class Saver:
         """Begin to write, and forget tables that no checkpoint needs any more."""
         if self._tables is not None:
             self._folder.flush()
-            from sqlflow_elastic.elastic.tables.manifests import forget  # XXX
 
             best = self._state.position.best_step
             forget(self._tables, {checkpoint.step, *self._folder.steps(), *([] if best is None else [best])})
@@ -111,9 +111,3 @@ class Saver:
     def close(self) -> None:
         """`flush`, and save no more."""
         self._folder.close()
-
-
-def _complete(path):  # XXX
-    from sqlflow_elastic.elastic.tables.manifests import complete_steps
-
-    return complete_steps(path)

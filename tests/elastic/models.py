@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from sqlflow_elastic.elastic.batch import Batch
 from sqlflow_elastic.elastic.dataset import ArrayDataset
 from sqlflow_elastic.elastic.optimizers import Optimizers
+from sqlflow_elastic.models.features.embedding import EmbeddingBag
 
 
 class Table(keras.layers.Layer):  # type: ignore[misc]
@@ -135,3 +136,25 @@ def weighted_rows(rows: int, seed: int = 0) -> ArrayDataset:
     dataset = classifier_rows(rows, seed)
     samples = np.random.default_rng(seed).uniform(0, 2, rows)
     return ArrayDataset(dataset.features, dataset.labels, samples * np.where(dataset.labels == 1, 3.0, 1.0))
+
+
+def tabled(*, optimizer: str = "adam", served: bool = True, seed: int = 7, scale: int = 1) -> tuple[Any, Optimizers]:
+    """Ids through three embeddings, two of them over the same ids, and numbers to two logits.
+
+    For `classifier_rows`. The tables are on servers, or in the model: either way they begin with the same numbers.
+    """
+    keras.utils.set_random_seed(seed)
+    ids = keras.Input((2,), dtype="int32", name="ids")
+    numbers = keras.Input((4,), name="numbers")
+
+    def bag(columns: tuple[int, ...], size: int, stream: int, initializer: Any = None) -> Any:
+        layer = EmbeddingBag(
+            50 * scale, size, "sum", initializer, columns=columns, stream=stream, served=served, name=f"bag_{stream}"
+        )
+        return layer(ids[:, columns[0] : columns[-1] + 1])
+
+    x = keras.layers.Concatenate()([bag((0,), 3, 0), bag((1,), 3, 1), bag((0, 1), 5, 2), numbers])
+    x = keras.layers.Dense(16, activation="tanh")(x)
+    outputs = keras.layers.Dense(2)(x) + bag((0,), 2, 3, "zeros") + bag((1,), 2, 4, "zeros")
+    model = keras.Model({"ids": ids, "numbers": numbers}, outputs)
+    return model, [(keras.optimizers.get(optimizer), model.trainable_variables)]

@@ -156,6 +156,10 @@ class Table:
         self._changed[: self._count] = 0
         return positions
 
+    def mark_changed(self, positions: Positions) -> None:
+        """`take_changed` is to name these rows again."""
+        self._changed[positions] = 1
+
     def keep(self, shards: NDArray[np.bool_]) -> None:
         """Drop the rows of all other shards; positions are new afterwards.
 

@@ -1,0 +1,238 @@
+"""A server: one thread that receives, applies and replies."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import socket
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sqlflow_elastic.elastic.comm import address
+from sqlflow_elastic.elastic.tables.connection import Connection, Message
+from sqlflow_elastic.elastic.tables.serving import Applied, Rows, Steps
+from sqlflow_elastic.elastic.tables.snapshots import SnapshotError, Snapshots
+from sqlflow_elastic.elastic.tables.store import TableStore
+from sqlflow_elastic.elastic.tables.wire import Format, Kind, message, take
+from sqlflow_elastic.models.tables.spec import TableSpec
+
+_BACKLOG = 128
+_WAIT_SECONDS = 0.2
+#: A snapshot that is under way gets so long at a time, and as long between it as serving takes.
+_SNAPSHOT_SECONDS = 0.002
+
+
+class TableServer:
+    """See the module's page. It lives in one thread, but for `close`.
+
+    Args:
+        token: the job's.
+        host: a numeric address of this machine that the workers reach.
+        name: in its job.
+        folder: of the job's snapshots.
+
+    Attributes:
+        address: host:port.
+    """
+
+    def __init__(self, token: bytes, host: str, name: str, folder: Path) -> None:
+        self._token = token
+        self._snapshots = Snapshots(folder, name)
+        self.store = TableStore(name, self._snapshots)
+        self._format = Format([])
+        self._version = -1
+        self._size = 0
+        self._steps: Steps | None = None
+        self._members: dict[int, Connection] = {}
+        self._waits_for_snapshot: Connection | None = None
+        self._closed = False
+        self._listener = socket.socket(address.family_of(host), socket.SOCK_STREAM)
+        self._listener.setblocking(False)
+        self._listener.bind((host, 0))
+        self._listener.listen(_BACKLOG)
+        self.address = address.join(host, self._listener.getsockname()[1])
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._listener, selectors.EVENT_READ)
+        self._selector.register(self._wake, selectors.EVENT_READ)
+
+    def serve(self) -> None:
+        """Serve until `close`."""
+        try:
+            while not self._closed:
+                busy = self._snapshots.busy
+                for key, events in self._selector.select(0 if busy else _WAIT_SECONDS):
+                    if key.fileobj is self._listener:
+                        self._accept()
+                    elif isinstance(key.fileobj, Connection) and key.fileobj.fileno() >= 0:
+                        self._serve(key.fileobj, events)
+                if busy:
+                    self._save()
+        finally:
+            for key in list(self._selector.get_map().values()):
+                if isinstance(key.fileobj, Connection):
+                    key.fileobj.close()
+            self._selector.close()
+            self._listener.close()
+            self._snapshots.close()
+            os.close(self._wake)
+
+    def close(self) -> None:
+        """Let `serve` return soon. For any thread."""
+        self._closed = True
+        with contextlib.suppress(OSError):
+            os.eventfd_write(self._wake, 1)
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            connection = Connection(self._listener.accept()[0], self._token)
+            connection.write()
+            self._selector.register(connection, selectors.EVENT_READ)
+
+    def _serve(self, connection: Connection, events: int) -> None:
+        try:
+            if events & selectors.EVENT_WRITE:
+                connection.write()
+            if events & selectors.EVENT_READ:
+                for each in connection.read():
+                    self._handle(connection, each)
+        except (OSError, ValueError) as error:
+            if not isinstance(error, OSError):
+                sys.stderr.write(f"a connection is dropped: {error}\n")
+            self._drop(connection)
+        else:
+            self._watch(connection)
+
+    def _watch(self, connection: Connection) -> None:
+        """Wait for what a connection waits for."""
+        if connection.fileno() >= 0:
+            writes = selectors.EVENT_WRITE if connection.wants_to_write else 0
+            self._selector.modify(connection, selectors.EVENT_READ | writes)
+
+    def _send(self, connection: Connection, buffers: Sequence[memoryview]) -> None:
+        try:
+            connection.send(buffers)
+            self._watch(connection)
+        except OSError:
+            self._drop(connection)
+
+    def _drop(self, connection: Connection) -> None:
+        """A member that is gone takes its world with it: all others see it at once."""
+        if connection.fileno() < 0:
+            return
+        self._selector.unregister(connection)
+        connection.close()
+        if connection in self._members.values():
+            self._break()
+
+    def _break(self) -> None:
+        members, self._members, self._steps = self._members, {}, None
+        for member in members.values():
+            self._drop(member)
+
+    def _handle(self, connection: Connection, said: Message) -> None:
+        """Raises: ValueError: it makes no sense."""
+        header, body = said.header, said.body
+        hello = connection.hello
+        assert hello is not None  # noqa: S101 - there is no message before
+        if header.kind is Kind.ENTER:
+            self._enter(connection, json.loads(bytes(body)))
+            return
+        steps = self._steps
+        if steps is None or self._members.get(hello.rank) is not connection:
+            raise ValueError("it is in no world")
+        match header.kind:
+            case Kind.WANT:
+                ids, _ = self._format.read_ids(body)
+                self._reply(steps.want(hello.rank, header.step, ids))
+            case Kind.PUSH:
+                self._push(steps, hello.rank, header.step, header.tag, body)
+            case Kind.PEEK:
+                ids, _ = self._format.read_ids(body)
+                rows = [table.peek(each) for table, each in zip(self.store.tables, ids, strict=True)]
+                self._send(connection, message(Kind.PEEKED, header.step, rows))
+            case Kind.SNAPSHOT:
+                self._begin_snapshot(connection, header.step)
+            case _:
+                raise ValueError(f"a worker does not say {header.kind.name}")
+
+    def _enter(self, connection: Connection, said: dict[str, Any]) -> None:
+        hello = connection.hello
+        assert hello is not None  # noqa: S101 - there is no message before
+        if hello.version < self._version:
+            self._refuse(connection, f"world {hello.version} is over")
+            return
+        if hello.version > self._version or said["root"]:
+            waiting = {} if hello.version > self._version else self._members
+            if self._steps is not None or hello.version > self._version:
+                self._break()
+                waiting = {}
+            self._version, self._size, self._members, self._steps = hello.version, hello.size, waiting, None
+        if (before := self._members.pop(hello.rank, None)) is not None:
+            self._drop(before)
+        self._members[hello.rank] = connection
+        if said["root"]:
+            specs = [TableSpec.from_json(each) for each in said["specs"]]
+            try:
+                self.store.stand_at(said["step"], specs, said["servers"], said["new"])
+            except SnapshotError as error:
+                self._refuse(connection, str(error))
+                return
+            self._format = Format(specs)
+            self._steps = Steps(self.store, self._size)
+            for member in list(self._members.values()):
+                self._send(member, message(Kind.READY, self.store.step))
+        elif self._steps is not None:
+            self._send(connection, message(Kind.READY, self.store.step))
+
+    def _refuse(self, connection: Connection, why: str) -> None:
+        self._send(connection, message(Kind.REFUSED, 0, [why.encode()]))
+
+    def _push(self, steps: Steps, rank: int, step: int, wants: int, body: memoryview) -> None:
+        tables = self.store.tables
+        learning_rates, body = take(body, np.dtype(np.float64), len(tables))
+        iterations, body = take(body, np.dtype(np.int64), len(tables))
+        if wants:
+            ids, body = self._format.read_ids(body)
+            self._reply(steps.want(rank, step + 2, ids))
+        gradients = self._format.read_rows(body, steps.counts(rank, step))
+        rates = list(zip(learning_rates.tolist(), iterations.tolist(), strict=True))
+        self._reply(steps.push(rank, step, gradients, rates))
+
+    def _reply(self, replies: Sequence[Applied | Rows]) -> None:
+        for reply in replies:
+            if isinstance(reply, Applied):
+                figures = np.array([self._snapshots.step, self.store.memory, self.store.rows], np.int64)
+                for member in list(self._members.values()):
+                    self._send(member, message(Kind.APPLIED, reply.step, [figures]))
+            elif (member := self._members.get(reply.rank)) is not None:
+                rows = [array for array in reply.rows if array.size]
+                if reply.early is not None:
+                    self._send(member, message(Kind.EARLY_ROWS, reply.step, [np.packbits(reply.early), *rows]))
+                else:
+                    kind = Kind.LATE_ROWS if reply.late else Kind.ROWS
+                    self._send(member, message(kind, reply.step, rows))
+
+    def _begin_snapshot(self, connection: Connection, step: int) -> None:
+        if step != self.store.step:
+            raise ValueError(f"a snapshot of step {step} is wanted after step {self.store.step}")
+        self._waits_for_snapshot = connection
+        if self._snapshots.step == step:
+            self._saved("")
+        else:
+            self._snapshots.begin(step, self.store.servers)
+
+    def _save(self) -> None:
+        if self._snapshots.work(_SNAPSHOT_SECONDS):
+            self._saved(self._snapshots.failure)
+
+    def _saved(self, failure: str) -> None:
+        connection, self._waits_for_snapshot = self._waits_for_snapshot, None
+        if connection is not None and connection.fileno() >= 0:
+            self._send(connection, message(Kind.SAVED, self._snapshots.step, [failure.encode()]))

@@ -1,0 +1,115 @@
+"""All tables of one server, and the step that they stand at."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sqlflow_elastic.elastic.tables.sharding import SHARDS, owners
+from sqlflow_elastic.elastic.tables.snapshots import Snapshots
+from sqlflow_elastic.elastic.tables.table import Positions, Table, Undo
+from sqlflow_elastic.models.tables.spec import TableSpec
+
+Numbers = NDArray[Any]
+
+
+class TableStore:
+    """See the module's page.
+
+    Args:
+        name: the server's.
+        snapshots: makes and reads snapshots of the tables.
+
+    Attributes:
+        tables: in the order of their specs; none before the first `stand_at`.
+        step: steps applied; -1 for nothing.
+        servers: the names of all servers of the world.
+    """
+
+    def __init__(self, name: str, snapshots: Snapshots) -> None:
+        self.tables: list[Table] = []
+        self.step = -1
+        self.servers: tuple[str, ...] = ()
+        self._name = name
+        self._snapshots = snapshots
+        self._shards = np.zeros(SHARDS, np.bool_)
+        self._undo: list[Undo] | None = None
+
+    @property
+    def memory(self) -> int:
+        """Bytes of all tables."""
+        return sum(table.memory for table in self.tables)
+
+    @property
+    def rows(self) -> int:
+        """Of all tables."""
+        return sum(map(len, self.tables))
+
+    def stand_at(self, step: int, specs: Sequence[TableSpec], servers: Sequence[str], new: bool) -> None:
+        """Have the rows of this server's shards as they were after so many steps.
+
+        The step that was applied last is taken back if need be; for others, and for shards that were not this server's,
+        the snapshot of that step is read.
+
+        Args:
+            step: how many.
+            specs: of all tables.
+            servers: of the world; this one is among them.
+            new: nothing was trained yet: no row is there.
+
+        Raises:
+            SnapshotError: there is no such snapshot, or it is damaged.
+        """
+        self._snapshots.cancel()
+        own = owners(servers) == list(servers).index(self._name)
+        if self.servers != tuple(servers):
+            self.servers = tuple(servers)
+            self._snapshots.forget()
+        if [table.spec for table in self.tables] != list(specs):
+            self.tables, self.step = [Table(spec) for spec in specs], -1
+        self._snapshots.of(self.tables)
+        if self.step == step + 1 and self._undo is not None:
+            self.step_back()
+        self._undo = None
+        if new or self.step != step:
+            self.step = -1
+            for table in self.tables:
+                table.clear()
+            self._snapshots.forget()
+            if not new:
+                self._snapshots.load(step, own)
+        elif (own != self._shards).any():
+            for table in self.tables:
+                table.keep(own)
+            lacking = own & ~self._shards
+            if lacking.any():
+                self._snapshots.load(step, lacking)
+        self.step, self._shards = step, own
+
+    def apply(
+        self, pushes: Sequence[tuple[Sequence[Positions], Sequence[Numbers]]], rates: Sequence[tuple[float, int]]
+    ) -> None:
+        """Apply one step.
+
+        Args:
+            pushes: of each worker: of each table, positions and gradients.
+            rates: of each table, learning rate and optimizer's steps.
+        """
+        self._undo = [
+            table.update([push[0][i] for push in pushes], [push[1][i] for push in pushes], *rates[i])
+            for i, table in enumerate(self.tables)
+        ]
+        self.step += 1
+        for i, undo in enumerate(self._undo):
+            self._snapshots.noticed(i, undo)
+
+    def step_back(self) -> None:
+        """Take back the step that was applied last."""
+        assert self._undo is not None  # noqa: S101 - callers look
+        for table, undo in zip(self.tables, self._undo, strict=True):
+            table.undo(undo)
+        self._undo = None
+        self.step -= 1
