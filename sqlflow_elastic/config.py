@@ -43,6 +43,8 @@ class Config:
 
     Attributes:
         datasource: URL of the data source; None: a DuckDB file of the user's own, see `default_datasource`.
+        storage: folder of what is too large for a database: tables of trained models; None:
+            ``~/.local/share/sqlflow-elastic/models`` ($XDG_DATA_HOME in place of ``~/.local/share``).
         work_dir: folder of the jobs' folders; None: ``~/.local/state/sqlflow-elastic/jobs`` ($XDG_STATE_HOME in place
             of ``~/.local/state``).
         format: how the command prints rows: table, json or csv.
@@ -53,6 +55,7 @@ class Config:
     """
 
     datasource: str | None = field(default=None, repr=False)
+    storage: str | None = None
     work_dir: str | None = None
     format: str = "table"
     max_rows: int = 100
@@ -65,6 +68,13 @@ class Config:
         if self.work_dir is not None:
             return Path(self.work_dir).expanduser().absolute()
         return _home("XDG_STATE_HOME", ".local/state") / "jobs"
+
+    @property
+    def storage_folder(self) -> Path:
+        """`storage` or its default."""
+        if self.storage is not None:
+            return Path(self.storage).expanduser().absolute()
+        return _home("XDG_DATA_HOME", ".local/share") / "models"
 
     @property
     def history_file(self) -> Path:

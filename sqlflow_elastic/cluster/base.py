@@ -16,6 +16,7 @@ What every implementation guarantees:
 - **Preemption.** For a process that waits and does not fit, running ones of lower priority are terminated: the lowest
   priority first, of these the youngest; no more than needed, and none if it would not fit even then. Their `Status`
   says so. Masters, and what takes no slot, are never preempted.
+- **Memory.** A process with a limit that takes more is killed, and its `Status` says why.
 - **Deadlines.** Every method returns within its stated time, 10 seconds where nothing is stated; none waits for ever on
   a process that hangs.
 - **Threads.** All methods of `Cluster` may be called from several threads. One `Process` or `Watch` belongs to one
@@ -58,6 +59,8 @@ class Role(StrEnum):
 
     MASTER = "master"
     WORKER = "worker"
+    SERVER = "server"
+    """Holds tables for the workers."""
     PROGRAM = "program"
     """A program that runs alone."""
 
@@ -88,6 +91,7 @@ class ProcessSpec:
         role: what it is in its job.
         priority: which process gets slots first; higher is more urgent.
         slots: how many it takes while it runs; 0 for one that does not count, as masters are.
+        memory: MiB that it may take for data of its own, which no other process shares; 0 for as much as there is.
         arguments: ``sys.argv[1:]``.
         module: the module to run in place of a ``program``, as ``python -P -m`` would.
     """
@@ -104,10 +108,13 @@ class ProcessSpec:
     slots: int = 1
     arguments: tuple[str, ...] = ()
     module: str | None = None
+    memory: int = 0
 
     def __post_init__(self) -> None:
         if (self.program is None) == (self.module is None):
             raise ValueError("either a program or a module runs")
+        if self.memory < 0:
+            raise ValueError(f"{self.memory} MiB are less than none")
         if self.slots < 0:
             raise ValueError(f"{self.slots} slots are fewer than none")
         if not self.name or len(self.name) > 200 or len(self.job) > 200:
@@ -127,6 +134,7 @@ class Status:
         preempted: whether it had to make room for a more urgent one. True from the moment it is asked to go.
         since: when this last changed, in Unix seconds.
         failure: why it could not be started, for people; None if it could.
+        out_of_memory: whether it took more memory than it may, and was killed for that.
     """
 
     job: str
@@ -138,6 +146,7 @@ class Status:
     preempted: bool
     since: float
     failure: str | None
+    out_of_memory: bool = False
 
 
 class Process(abc.ABC):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import select
 import signal
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 from sqlflow_elastic.cluster.base import Phase, ProcessSpec, Status
 from sqlflow_elastic.cluster.channel import Channel, close_all
@@ -29,6 +31,8 @@ from sqlflow_elastic.cluster.scheduler import (
 )
 from sqlflow_elastic.errors import JobError
 
+#: How often processes with a limit are weighed.
+_WEIGH_SECONDS = 0.2
 _GONE_SECONDS = 10.0
 _FORKED = ("program", "module", "arguments", "log", "directory", "environment", "descriptors")
 
@@ -80,15 +84,24 @@ class Children:
         self._children: dict[Key, _Child] = {}
         self._numbered: dict[int, _Child] = {}
         self._deadlines: dict[_Child, float] = {}  # when it is to be killed, in monotonic seconds
+        self._limited: dict[_Child, None] = {}
+        self._weigh_at = 0.0
 
     @property
     def deadline(self) -> float | None:
         """When `look_at_the_clock` is to be called, in monotonic seconds."""
-        return min(self._deadlines.values(), default=None)
+        deadline = min(self._deadlines.values(), default=None)
+        if not self._limited:
+            return deadline
+        return self._weigh_at if deadline is None else min(deadline, self._weigh_at)
 
     def look_at_the_clock(self) -> None:
-        """Kill those whose grace is over."""
+        """Kill those whose grace is over, and those that take too much memory."""
         now = time.monotonic()
+        if self._limited and now >= self._weigh_at:
+            self._weigh_at = now + _WEIGH_SECONDS
+            for child in [child for child in self._limited if _takes_more(child.pid, child.spec.memory << 20)]:
+                self.carry_out(self._scheduler.out_of_memory(child.key, time.time()))
         for child in [child for child, deadline in self._deadlines.items() if deadline <= now]:
             del self._deadlines[child]
             self.carry_out(self._scheduler.kill(child.key, time.time()))
@@ -169,6 +182,8 @@ class Children:
     def _change(self, child: _Child, status: Status) -> None:
         """Tell the handle of a process; bury what has ended."""
         child.pid = status.pid
+        if child.spec.memory and child.pid is not None:
+            self._limited[child] = None
         if child.control.fileno() >= 0:
             if status.failure is not None:
                 self._loop.send(child.control, encode({"failure": status.failure}))
@@ -181,6 +196,7 @@ class Children:
         self._loop.drop(child.control)
         del self._children[child.key], self._numbered[child.number]
         self._deadlines.pop(child, None)
+        self._limited.pop(child, None)
         if not child.is_launched:
             close_all(list(child.spec.descriptors.values()))
 
@@ -242,6 +258,23 @@ class Children:
             self._server.end()
             self._server = None
             _see_the_end([child.pid for child in self._numbered.values() if child.pid is not None])
+
+
+def _takes_more(pid: int | None, limit: int) -> bool:
+    """Whether a process has more bytes than so many that no other one shares."""
+    # What is shared counts here too, but it is cheap: most processes need no closer look.
+    if _kilobytes(pid, "status", "RssAnon") << 10 <= limit:
+        return False
+    return _kilobytes(pid, "smaps_rollup", "Private_Dirty") << 10 > limit
+
+
+def _kilobytes(pid: int | None, file: str, name: str) -> int:
+    try:
+        text = Path(f"/proc/{pid}/{file}").read_text(encoding="utf-8")
+    except OSError:
+        return 0
+    found = re.search(rf"^{name}:\s+(\d+) kB", text, re.MULTILINE)
+    return int(found[1]) if found else 0
 
 
 def _see_the_end(pids: Sequence[int]) -> None:

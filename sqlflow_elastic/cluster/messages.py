@@ -91,6 +91,7 @@ def from_spec(spec: ProcessSpec) -> dict[str, Any]:
         "role": spec.role,
         "priority": spec.priority,
         "slots": spec.slots,
+        "memory": spec.memory,
     }
 
 
@@ -117,6 +118,7 @@ def to_spec(message: Mapping[str, Any], descriptors: list[int]) -> ProcessSpec:
             role=Role(field(message, "role", str)),
             priority=field(message, "priority", int),
             slots=field(message, "slots", int),
+            memory=field(message, "memory", int),
         )
     except ValueError as error:
         raise WrongMessage(str(error)) from error

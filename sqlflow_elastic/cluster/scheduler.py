@@ -189,6 +189,13 @@ class Scheduler:
             return self.terminate(key, 0, now)
         return self._kill(entry)
 
+    def out_of_memory(self, key: Key, now: float) -> list[Command]:
+        """A process takes more memory than it may."""
+        entry = self._entries.get(key)
+        if entry is None or not entry.holds or entry.killed:
+            return []
+        return [self._change(entry, now, out_of_memory=True), *self._kill(entry)]
+
     def forget(self, job: str, now: float) -> list[Command]:
         """A job is over."""
         self._forgotten.add(job)

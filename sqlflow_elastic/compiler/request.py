@@ -23,6 +23,9 @@ def train_request(attributes: Attributes, title: str, statement: str, batch_size
         scaling=Scaling(values.get("train.scaling", Scaling.FASTEST)),
         priority=values.get("train.priority", 0),
         slots=math.ceil(values.get("train.worker_cpu", 1)),
+        worker_memory=values.get("train.worker_memory", 0),
+        ps_slots=math.ceil(values.get("train.ps_cpu", 0)),
+        ps_memory=values.get("train.ps_memory", 0),
     )
 
 

@@ -21,6 +21,9 @@ _DIRECT = {
     "train.save_checkpoints_steps": "checkpoint_steps",
     "train.verbose": "verbose",
     "train.wire_dtype": "wire_dtype",
+    "train.strategy": "strategy",
+    "train.num_ps": "servers",
+    "train.worker_memory": "worker_memory",
 }
 
 
@@ -33,6 +36,9 @@ def train_settings(attributes: Attributes, rows: Rows) -> dict[str, Any]:
     if values.get("train.patience") is not None and not _has_validation(attributes):
         message = "train.patience stops when validation gets no better, and there are no validation rows"
         raise attributes.error("train.patience", message, "add validation.fraction = 0.1, or validation.select")
+    if values.get("train.strategy") == "ps":
+        message = 'train.strategy = "ps", where each worker goes its own pace, is not available yet'
+        raise attributes.error("train.strategy", message, 'train.strategy = "hybrid" has tables on servers too')
     batch_size = values.get("train.batch_size") or default_batch_size(rows)
     settings = {
         "epochs": values.get("train.epoch") or default_epochs(rows, batch_size),

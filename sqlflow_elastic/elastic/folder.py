@@ -117,6 +117,16 @@ class JobFolder:
         return self.path / "checkpoints"
 
     @property
+    def tables(self) -> Path:
+        """The servers' snapshots of tables."""
+        return self.path / "tables"
+
+    @property
+    def strategy(self) -> Path:
+        """How the training is run, as chosen once for all workers: JSON."""
+        return self.path / "strategy.json"
+
+    @property
     def trained(self) -> Path:
         """The artifact a training job ends with."""
         return self.path / "output" / "model.artifact"
@@ -150,10 +160,12 @@ class JobFolder:
 
     def clear(self) -> None:
         """Forget rows, checkpoints and result, so that a program that is run again does all of it again."""
-        for path in (self.snapshot, self.validation, self.encoded, self.encoded_validation, self.checkpoints):
+        kept = (self.snapshot, self.validation, self.encoded, self.encoded_validation, self.checkpoints, self.tables)
+        for path in kept:
             shutil.rmtree(path, ignore_errors=True)
         shutil.rmtree(self.summary.parent)
-        self.statistics.unlink(missing_ok=True)
+        for file in (self.statistics, self.strategy):
+            file.unlink(missing_ok=True)
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:

@@ -26,11 +26,23 @@ from sqlflow_elastic.elastic.cores import keep_to, kept_to, share
 from sqlflow_elastic.elastic.folder import JobFolder
 from sqlflow_elastic.elastic.master_stream import Lost, MasterStream, Up
 from sqlflow_elastic.elastic.membership import worker_protocol as protocol
-from sqlflow_elastic.elastic.membership.messages import NO_STATE, Commit, FromMaster, Prepare, Progress, Told
+from sqlflow_elastic.elastic.membership.messages import (
+    NO_STATE,
+    Commit,
+    FromMaster,
+    Needs,
+    Prepare,
+    Progress,
+    Server,
+    Told,
+)
 from sqlflow_elastic.elastic.membership.spec import Scaling
 from sqlflow_elastic.elastic.membership.staff import FIRST_WORKER
 from sqlflow_elastic.elastic.membership.worker import WorkerMachine
 from sqlflow_elastic.elastic.replica import Replica, Speeds
+from sqlflow_elastic.elastic.strategy import Plan
+from sqlflow_elastic.elastic.tables.client import Session, enter
+from sqlflow_elastic.elastic.tables.link import Link
 from sqlflow_elastic.elastic.timeline import Spans
 from sqlflow_elastic.errors import SQLFlowError
 
@@ -45,6 +57,8 @@ HOST_VARIABLE = "SQLFLOW_ELASTIC_HOST"
 
 _FIRST_HEARTBEAT = 0.5
 _CLOSE_SECONDS = 5.0
+#: How long servers may take to read their rows.
+_ENTER_SECONDS = 1800.0
 
 _FROM_MASTER = get_args(FromMaster)
 
@@ -81,13 +95,19 @@ class Member:
         self._lock = threading.Lock()
         self._ring: Communicator | None = None
         self._aborted: tuple[int, str] = (0, "")
+        self._token = token.encode()
+        self._links: list[Link] = []
+        self._tables: Session | None = None
+        #: The servers of the world that comes, and of the one whose state this member has.
+        self._servers: tuple[Server, ...] = ()
+        self._served_by: tuple[Server, ...] = ()
         self._boundary_of = 0
         self._replica: Replica | None = None
         self._most = int(os.environ.get(MOST_VARIABLE, "1"))
         #: Whether worlds of several may come that the replica is not warm for.
         self._company = self._most > 1
         self._up = False
-        self._stream = MasterStream(lambda: _master_address(folder.master), token, self._inbox.put)
+        self._stream = MasterStream(lambda: master_address(folder.master), token, self._inbox.put)
         self._cores = os.sched_getaffinity(0)
         #: Whether it has threads for cores that others may come to share: one that begins alone may stay alone.
         self.takes_all_cores = self._one_machine and self._company and name == FIRST_WORKER and not _takes_all()
@@ -140,7 +160,12 @@ class Member:
                             return
         finally:
             self._close_ring()
+            self._close_tables()
             replica.close()
+
+    def chosen(self, plan: Plan) -> None:
+        """The strategy of the training is chosen; before `train`."""
+        self._inbox.put(protocol.Chosen(Needs(plan.servers, plan.server_memory, json.dumps(plan.to_json()))))
 
     def completed(self) -> NoReturn:
         """The job has its result: waits until the master knows, then the process ends."""
@@ -186,6 +211,7 @@ class Member:
 
     def _connect(self, prepare: Prepare, wire: WireDtype | None, replica: Replica) -> None:
         self._close_ring()
+        self._servers = prepare.servers
         place = Place(prepare.version, prepare.rank, prepare.size, prepare.next)
         try:
             with self.spans.span("work", f"connect to world {prepare.version}"):
@@ -216,6 +242,7 @@ class Member:
         try:
             with self.spans.span("work", f"state of world {version}"):
                 self._share_state(ring, commit, replica)
+                self._enter(ring.place, commit, replica)
             self._inbox.put(protocol.StateTaken(version, replica.step))
             if self._company:
                 self._company = False
@@ -237,11 +264,55 @@ class Member:
     def _run(self, ring: Communicator, shares: tuple[float, ...], stop: Callable[[], bool], replica: Replica) -> bool:
         place = ring.place
         if place.size == 1:
-            return replica.run(None, shares, stop)
+            return replica.run(None, shares, stop, self._tables)
         if not self._one_machine:
-            return replica.run(ring, shares, stop)
+            return replica.run(ring, shares, stop, self._tables)
         with kept_to(share(sorted(self._cores), place.rank, place.size), self._cores):
-            return replica.run(ring, shares, stop)
+            return replica.run(ring, shares, stop, self._tables)
+
+    def _enter(self, place: Place, commit: Commit, replica: Replica) -> None:
+        """Connect to the servers; the root brings them to the members' step."""
+        if not replica.table_specs:
+            return
+        self._close_tables()
+        root = place.rank == commit.root
+        moved = self._served_by not in ((), self._servers)
+        if root and moved and commit.step != NO_STATE:
+            # Rows move from servers to others by a snapshot.
+            alone = Place(place.version, 0, 1, "")
+            self._tables = self._opened(self._served_by, alone, replica, root=True)
+            self._tables.snapshot(replica.step)
+            self._close_tables()
+        self._tables = self._opened(self._servers, place, replica, root=root)
+        self._served_by = self._servers
+
+    def _opened(self, servers: tuple[Server, ...], place: Place, replica: Replica, *, root: bool) -> Session:
+        try:
+            return enter(
+                self._token,
+                [(server.name, server.address) for server in servers],
+                replica.table_specs,
+                place,
+                replica.step,
+                root=root,
+                new=replica.step == 0,
+                seconds=_ENTER_SECONDS,
+                opened=self._linked,
+            )
+        except BaseException:
+            self._links = []
+            raise
+
+    def _linked(self, link: Link) -> None:
+        """A connection to a server that an abort has to reach."""
+        with self._lock:
+            self._links = [*self._links, link]
+
+    def _close_tables(self) -> None:
+        with self._lock:
+            tables, self._tables, self._links = self._tables, None, []
+        if tables is not None:
+            tables.close()
 
     def _share_state(self, ring: Communicator, commit: Commit, replica: Replica) -> None:
         is_root = ring.place.rank == commit.root
@@ -334,6 +405,8 @@ class Member:
                     self._aborted = (version, reason)
                     if self._ring is not None and self._ring.place.version <= version:
                         self._ring.abort(reason)
+                        for link in self._links:
+                            link.abort(reason)
             case protocol.Exit(checkpoint=False):
                 self._stream.close()
                 sys.stdout.flush()
@@ -348,8 +421,8 @@ def _takes_all() -> bool:
     return os.environ.get(SCALING_VARIABLE) == Scaling.ALL
 
 
-def _master_address(path: Path) -> str | None:
-    """Where the master is; None while there is none."""
+def master_address(path: Path) -> str | None:
+    """Where the master is, by the job's file for that; None while there is none."""
     try:
         return str(json.loads(path.read_text(encoding="utf-8"))["address"])
     except (OSError, ValueError, KeyError, TypeError):

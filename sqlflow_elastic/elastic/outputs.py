@@ -13,6 +13,7 @@ from sqlflow_elastic.elastic.dataset import ArrayDataset
 from sqlflow_elastic.elastic.metrics import Task
 from sqlflow_elastic.elastic.predictor import Predictor
 from sqlflow_elastic.elastic.running import Run, values_of
+from sqlflow_elastic.elastic.served import ServedTables
 from sqlflow_elastic.elastic.snapshot import Snapshot
 from sqlflow_elastic.models.artifact import Artifact
 from sqlflow_elastic.models.features.columns import ClassLabel, NumberLabel
@@ -53,7 +54,9 @@ class Inference:
         self._snapshot = snapshot
         self._phase = phase
         self._batch_rows = batch_rows
-        self._predictor = Predictor(artifact.model)
+        tables = artifact.tables
+        served = None if tables is None else ServedTables.stored(artifact.model, tables.specs)
+        self._predictor = Predictor(artifact.model, served, tables)
 
     def over(self, start: int, stop: int) -> Iterator[tuple[pa.RecordBatch, int, Outputs]]:
         """Each batch of the rows ``start`` to ``stop``, the number of its first row, and its outputs, float [rows, …].

@@ -106,11 +106,11 @@ class Category:
 
     Attributes:
         layers: one for each part of the rows.
-        optimizer: updates their tables.
+        optimizer: updates their tables; None of a trained model.
     """
 
     layers: Sequence[EmbeddingBag]
-    optimizer: keras.Optimizer
+    optimizer: keras.Optimizer | None
 
     @property
     def columns(self) -> tuple[int, ...]:
@@ -194,6 +194,15 @@ class ServedTables:
             ranges = tuple(category.range for category in group)
             tables.append((TableSpec(first.name, ranges, rule, str(first.table.dtype), seed), group))
         return cls(tables) if tables else None
+
+    @classmethod
+    def stored(cls, model: keras.Model, specs: Sequence[TableSpec]) -> Self:
+        """Those of a trained model, whose tables are as their files say."""
+        layers = {layer.stream: layer for layer in served_layers(model)}
+        categories = [
+            [Category([layers[part.stream] for part in each.parts], None) for each in spec.ranges] for spec in specs
+        ]
+        return cls(list(zip(specs, categories, strict=True)))
 
     def lookups(self, ids: NDArray[np.int32]) -> list[Lookup]:
         """What batches need.

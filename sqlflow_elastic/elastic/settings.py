@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from sqlflow_elastic.elastic.comm.base import WireDtype
 
+STRATEGIES = ("auto", "allreduce", "hybrid")
+
 
 @dataclass(frozen=True)
 class TrainSettings:
@@ -31,6 +33,10 @@ class TrainSettings:
             a call (see `ways.Way`). All compute the same sums.
         wire_dtype: what dense gradients are rounded to between workers, "bfloat16", "float16" or "float32"; None for
             their own precision.
+        strategy: where embedding tables are: "allreduce" with every worker, "hybrid" on servers, as far as they can be
+            there; "auto" for what is faster, or has room.
+        servers: how many of them; None for as many as the tables need.
+        worker_memory: MiB that a worker may take; None for its part of the machine's.
     """
 
     epochs: int = 1
@@ -46,11 +52,17 @@ class TrainSettings:
     verbose: int = 1
     way: str = "auto"
     wire_dtype: str | None = None
+    strategy: str = "auto"
+    servers: int | None = None
+    worker_memory: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size", "max_steps", "validation_steps", "patience", "checkpoint_steps"):
             self._at_least_one(name)
-        self._at_least_one("log_every_n_steps")
+        for name in ("log_every_n_steps", "servers", "worker_memory"):
+            self._at_least_one(name)
+        if self.strategy not in STRATEGIES:
+            raise ValueError(f"strategy must be one of {', '.join(STRATEGIES)}, not {self.strategy!r}")
         if not 0 <= self.validation_fraction < 1:
             raise ValueError(f"validation_fraction must be in [0, 1), not {self.validation_fraction}")
         if self.checkpoint_secs is not None and self.checkpoint_secs <= 0:

@@ -20,9 +20,12 @@ from sqlflow_elastic.elastic.dataset import ArrayDataset
 from sqlflow_elastic.elastic.encoded import encode_snapshot
 from sqlflow_elastic.elastic.folder import write_json
 from sqlflow_elastic.elastic.optimizers import Optimizers
+from sqlflow_elastic.elastic.planning import Planned
 from sqlflow_elastic.elastic.running import RowSource, Run, running, values_of
+from sqlflow_elastic.elastic.served import served_layers
 from sqlflow_elastic.elastic.settings import TrainSettings
 from sqlflow_elastic.elastic.snapshot import Snapshot
+from sqlflow_elastic.elastic.table_saving import is_small, save_tables, whole_model
 from sqlflow_elastic.elastic.trainer import Trainer, TrainResult
 from sqlflow_elastic.errors import JobError
 from sqlflow_elastic.models.artifact import save_artifact
@@ -69,7 +72,6 @@ def train(
     """
     with running(name) as run:
         begun = time.monotonic()
-        keras.utils.set_random_seed(settings.seed)
         continued = run.trained_model() if using else None
 
         def prepare() -> _Prepared:
@@ -87,27 +89,38 @@ def train(
             prepared = prepare()
         # What another worker has prepared is only opened.
         prepared = prepared or prepare()
-        model = build_model(FeatureInputs(prepared.encoder))
+        planned = Planned(run, prepared.encoder, prepared.dataset, settings, build_model, optimizers)
+        model = planned.model
         _check_outputs(model, label, prepared.statistics)
         if continued:
             continued.load_weights_into(model)
         trainer = Trainer(
             model,
             gradients,
-            optimizers(model),
+            planned.optimizers,
             _weighted(prepared.dataset, prepared.statistics, class_weight),
             settings,
             sample_losses=sample_losses,
             metrics=metrics,
             validation=prepared.held_out,
             checkpoints=run.folder.checkpoints,
+            tables=run.folder.tables,
             emit=run.emit,
         )
         result = run.train(trainer)
         for _ in run.tasks("saving", 1):
             run.emit(events.Progress("saving", 0))
             summary = _summary(result, model, len(prepared.dataset), time.monotonic() - begun)
+            if planned.plan is not None:
+                summary["strategy"] = planned.plan.to_json()
             run.folder.trained.parent.mkdir(exist_ok=True)
+            specs = trainer.table_specs
+            served = [layer.name for layer in served_layers(model)]
+            if specs and is_small(specs):
+                model = whole_model(model, planned.build_whole, run.folder.tables, trainer.result_step, specs)
+                served = []
+            elif specs:
+                save_tables(run.folder.trained, run.folder.tables, trainer.result_step, specs)
             save_artifact(
                 run.folder.trained,
                 columns=columns,
@@ -116,6 +129,7 @@ def train(
                 statistics=prepared.statistics,
                 model=model,
                 extra={"name": name, "summary": summary},
+                served=served,
             )
             write_json(run.folder.summary, summary)
         run.completed(f"trained {name} in {time.monotonic() - begun:.1f} s", run.folder.trained)

@@ -18,7 +18,17 @@ from sqlflow_elastic.elastic.ways import Way
 from sqlflow_elastic.errors import JobError
 
 #: Settings that may differ between a run and the one that goes on from its state.
-_FREE = ("checkpoint_secs", "checkpoint_steps", "log_every_n_steps", "verbose", "way", "validation_fraction")
+_FREE = (
+    "checkpoint_secs",
+    "checkpoint_steps",
+    "log_every_n_steps",
+    "verbose",
+    "way",
+    "validation_fraction",
+    "strategy",
+    "servers",
+    "worker_memory",
+)
 _BEST = "best"
 
 

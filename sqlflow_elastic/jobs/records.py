@@ -28,6 +28,7 @@ MACHINE = "machine/"
 
 _WORKERS = "workers/"
 _WORLD = f"{MACHINE}world"
+_PLAN = f"{MACHINE}plan"
 
 
 class Stage(StrEnum):
@@ -123,6 +124,7 @@ class JobRecord:
         progress: how far it has come.
         version, members: its world: 0 and nobody if it has none.
         processes: its workers, those that have ended too.
+        plan: the strategy of its training, see `elastic.strategy.Plan.to_json`; None if it is not chosen yet.
         metrics: where its figures are served, for Prometheus; None if nowhere.
     """
 
@@ -137,6 +139,7 @@ class JobRecord:
     version: int
     members: tuple[str, ...]
     processes: tuple[JobProcess, ...]
+    plan: Mapping[str, Any] | None
     metrics: str | None
 
 
@@ -220,6 +223,7 @@ def _record(job: str, folder: JobFolder, entries: Iterable[Entry]) -> JobRecord 
                 for key, value in sorted(values.items())
                 if key.startswith(_WORKERS)
             ),
+            plan=json.loads(values[_PLAN]) if values.get(_PLAN) else None,
             metrics=values.get("metrics"),
         )
     except (KeyError, TypeError, ValueError, AttributeError):

@@ -34,6 +34,8 @@ class JobRequest:
         scaling: how many of them it keeps.
         priority: which job gets slots first; higher is more urgent.
         slots: what each worker takes of the cluster.
+        worker_memory: MiB that each worker may take; 0 for as much as there is.
+        ps_slots, ps_memory: the same of servers of tables; a memory of 0 is what the strategy thinks they need.
     """
 
     kind: JobKind
@@ -44,6 +46,9 @@ class JobRequest:
     scaling: Scaling = Scaling.FASTEST
     priority: int = 0
     slots: int = 1
+    worker_memory: int = 0
+    ps_slots: int = 0
+    ps_memory: int = 0
 
     def __post_init__(self) -> None:
         for name in ("workers", "batch_size", "slots"):
@@ -58,5 +63,5 @@ class JobRequest:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
         """The inverse of `to_json`. Raises: KeyError, TypeError, ValueError: this is none."""
-        known = {field.name: data[field.name] for field in dataclasses.fields(cls)}
+        known = {field.name: data.get(field.name, field.default) for field in dataclasses.fields(cls)}
         return cls(**known | {"kind": JobKind(data["kind"]), "scaling": Scaling(data["scaling"])})

@@ -23,6 +23,8 @@ from sqlflow_elastic.models.features.columns import Column, Field, Label
 from sqlflow_elastic.models.features.nodes import Node
 from sqlflow_elastic.models.features.resolve import Inputs
 from sqlflow_elastic.models.features.statistics import Statistics
+from sqlflow_elastic.models.large_tables import open_tables
+from sqlflow_elastic.models.tables.table_file import TableFiles
 
 if TYPE_CHECKING:
     import keras
@@ -102,6 +104,11 @@ class Artifact:
         return Encoder(self.columns, self.fields, self.statistics, self.label)
 
     @cached_property
+    def tables(self) -> TableFiles | None:
+        """The tables that are too large for the file; None without any. Raises: ModelStoreError: one is damaged."""
+        return open_tables(self.path)
+
+    @cached_property
     def model(self) -> keras.Model:
         """The network, from encoded arrays to outputs.
 
@@ -114,9 +121,15 @@ class Artifact:
                 raise
         from sqlflow_elastic.models.features.inputs import FeatureInputs
 
-        model = self.build_model(FeatureInputs(self.encoder))
+        served = self._served()
+        model = self.build_model(FeatureInputs(self.encoder, served=lambda name, rows, size: name in served))
         self.load_weights_into(model)
         return model
+
+    def _served(self) -> set[str]:
+        """Names of the layers whose tables are not in the network."""
+        with zipfile.ZipFile(self.path) as archive:
+            return set(json.loads(archive.read("served.json"))) if "served.json" in archive.namelist() else set()
 
     def _stored_model(self) -> keras.Model:
         import keras
@@ -166,6 +179,7 @@ def save_artifact(
     statistics: Statistics,
     model: keras.Model,
     extra: Mapping[str, Any],
+    served: Sequence[str] = (),
 ) -> None:
     """Write a trained model to one file, which appears whole or not at all.
 
@@ -174,6 +188,7 @@ def save_artifact(
         columns, fields, label, statistics: the features, as `Encoder` takes them.
         model: the network, from encoded arrays to outputs.
         extra: anything of JSON values that belongs to it.
+        served: names of the layers whose tables are not in the network, but beside the file (see `large_tables`).
     """
     features = Features({name: tuple(group) for name, group in columns.items()}, tuple(fields), label, statistics)
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
@@ -182,6 +197,8 @@ def save_artifact(
         with zipfile.ZipFile(whole, "w", zipfile.ZIP_STORED) as archive:
             archive.writestr("features.json", json.dumps(features.to_json(), ensure_ascii=False))
             archive.writestr("extra.json", json.dumps(dict(extra), ensure_ascii=False))
+            if served:
+                archive.writestr("served.json", json.dumps(list(served)))
             archive.write(network, network.name)
         with whole.open("rb+") as file:
             os.fsync(file.fileno())

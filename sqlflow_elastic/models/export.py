@@ -11,7 +11,7 @@ import keras
 import tensorflow as tf
 from keras import ops
 
-from sqlflow_elastic.errors import StorageError
+from sqlflow_elastic.errors import ModelStoreError, StorageError
 from sqlflow_elastic.models.artifact import Artifact, load_artifact
 from sqlflow_elastic.models.features.columns import ClassLabel
 from sqlflow_elastic.models.features.inputs import FeatureInputs, ascii_name
@@ -63,6 +63,8 @@ def export(
     written.
     """
     artifact = load_artifact(artifact_path, build_model)
+    if artifact.tables is not None:
+        raise ModelStoreError("its tables are too large for a file that takes raw columns: predict with TO PREDICT")
     model = raw_model(artifact)
     try:
         _write(artifact, model, directory)

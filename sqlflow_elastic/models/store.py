@@ -21,6 +21,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from sqlflow_elastic.errors import ModelStoreError
+from sqlflow_elastic.models.large_tables import drop_tables, lend_tables, store_tables
 from sqlflow_elastic.models.mark import Mark
 
 CHUNK_BYTES = 1 << 20
@@ -83,6 +84,9 @@ class ModelMetadata:
         seconds: wall time of the training.
         digest: SHA-256 of the artifact, hexadecimal; set by `save_model`.
         size: bytes of the artifact; set by `save_model`.
+        tables, tables_size: where tables are that are too large for the artifact, and their bytes; "" and 0 without
+            any; set by `save_model`.
+        strategy: where tables were in the training, and why; None for what a program did alone.
     """
 
     name: str
@@ -99,6 +103,9 @@ class ModelMetadata:
     seconds: float
     digest: str = ""
     size: int = field(default=0)
+    tables: str = ""
+    tables_size: int = 0
+    strategy: Mapping[str, Any] | None = None
 
     def to_json(self) -> str:
         """All of it as one JSON text."""
@@ -112,20 +119,47 @@ class ModelMetadata:
         return cls(**{name: value for name, value in data.items() if name in known})
 
 
-def save_model(source: Database, table: tuple[str, ...], metadata: ModelMetadata, artifact: Path) -> ModelMetadata:
-    """Write a model, replacing an earlier one of that name; returns the metadata with digest and size.
+def save_model(
+    source: Database, table: tuple[str, ...], metadata: ModelMetadata, artifact: Path, storage: Path
+) -> ModelMetadata:
+    """Write a model, replacing an earlier one of that name; returns the metadata with what is set here.
 
-    Raises: DataSourceError: the table cannot be written, or is there and is not ours.
+    Args:
+        source, table: where.
+        metadata: what is known of it.
+        artifact: its file; its tables, if they are beside it, are moved.
+        storage: takes tables that are too large for the database.
+
+    Raises:
+        DataSourceError: the table cannot be written, or is there and is not ours.
+        ModelStoreError: tables cannot be written to the storage.
     """
+    replaced = _tables(source, table)
+    tables, tables_size = store_tables(artifact, storage)
     digest = hashlib.sha256()
     size = 0
     with artifact.open("rb") as file:
         while chunk := file.read(CHUNK_BYTES):
             digest.update(chunk)
             size += len(chunk)
-    metadata = dataclasses.replace(metadata, digest=digest.hexdigest(), size=size)
-    source.write_table(table, SCHEMA, _table_rows(metadata, artifact), Mark.MODEL)
+    metadata = dataclasses.replace(
+        metadata, digest=digest.hexdigest(), size=size, tables=tables, tables_size=tables_size
+    )
+    try:
+        source.write_table(table, SCHEMA, _table_rows(metadata, artifact), Mark.MODEL)
+    except BaseException:
+        drop_tables(tables)
+        raise
+    drop_tables(replaced)
     return metadata
+
+
+def _tables(source: Database, table: tuple[str, ...]) -> str:
+    """Where the large tables of a model are that may be there."""
+    try:
+        return load_metadata(source, table).tables
+    except ModelStoreError:
+        return ""
 
 
 def _table_rows(metadata: ModelMetadata, artifact: Path) -> Iterator[pa.RecordBatch]:
@@ -173,6 +207,8 @@ def load_model(source: Database, table: tuple[str, ...], into: Path) -> ModelMet
                 file.write(chunk)
         if digest.hexdigest() != metadata.digest:
             raise ModelStoreError(f"the model {'.'.join(table)} is damaged: its content does not match its digest")
+        if metadata.tables:
+            lend_tables(metadata.tables, into)
         aside.rename(into)
     finally:
         aside.unlink(missing_ok=True)
@@ -202,7 +238,9 @@ def drop_model(source: Database, table: tuple[str, ...], if_exists: bool = False
     Raises: ModelStoreError: there is none (unless ``if_exists``), or the table is no model.
     """
     if source.mark(table) is Mark.MODEL:
+        tables = _tables(source, table)
         source.drop_table(table)
+        drop_tables(tables)
         return True
     if if_exists and source.columns(table) is None:
         return False

@@ -10,6 +10,7 @@ from sqlflow_elastic.events import Event, Rows
 from sqlflow_elastic.language import ast
 from sqlflow_elastic.models.store import ModelMetadata, drop_model, list_models, load_metadata
 from sqlflow_elastic.session.context import Context, Outcome, Running
+from sqlflow_elastic.session.job_text import strategy_text
 
 _LISTED = pa.schema(
     {
@@ -68,10 +69,12 @@ def describe_model(context: Context, statement: ast.DescribeModel) -> Running:
         "metrics": metrics_text(model.metrics),
         "rows": f"{model.rows}",
         "seconds": f"{model.seconds:.1f}",
+        **({} if model.strategy is None else {"strategy": strategy_text(model.strategy)}),
         "created": model.created,
         "versions": ", ".join(f"{name} {version}" for name, version in model.versions.items()),
         "bytes": f"{model.size}",
         "sha256": model.digest,
+        **({"tables": f"{model.tables_size} bytes in {model.tables}"} if model.tables else {}),
         "statement": model.statement,
     }
     yield Rows(

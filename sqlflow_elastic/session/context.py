@@ -26,6 +26,7 @@ class Context:
         database: where blocking calls run.
         cluster: where jobs run.
         jobs_folder: where their folders are.
+        storage: where tables of trained models are that are too large for the database.
         state_store: URL of the store of their states; None for those in their folders.
         cancelled: set when the running program is to stop.
     """
@@ -34,6 +35,7 @@ class Context:
     database: Background
     cluster: Cluster
     jobs_folder: Path
+    storage: Path
     cancelled: threading.Event
     state_store: str | None = field(default=None, repr=False)
 

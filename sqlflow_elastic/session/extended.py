@@ -68,12 +68,17 @@ def _train(context: Context, statement: ast.Train, text: str) -> Running:
             created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             rows=summary["rows"],
             seconds=summary["seconds"],
+            strategy=summary.get("strategy"),
         )
         yield Progress("saving", 0)
-        yield from context.database.run(lambda _: save_model(context.source, plan.into, metadata, folder.trained))
+        yield from context.database.run(lambda _: _save(context, plan, metadata, folder))
     measured = f" ({metrics_text(metadata.metrics)})" if metadata.metrics else ""
     trained = f"Trained {plan.estimator} on {rows_text(metadata.rows)}"
     return Outcome(f"{trained}; saved as {metadata.name}{measured}", summary)
+
+
+def _save(context: Context, plan: TrainPlan, metadata: ModelMetadata, folder: JobFolder) -> None:
+    save_model(context.source, plan.into, metadata, folder.trained, context.storage)
 
 
 def _predict(context: Context, statement: ast.Predict, text: str) -> Running:

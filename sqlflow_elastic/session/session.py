@@ -66,18 +66,28 @@ class Session:
         cluster: where jobs run; closed with the session.
         jobs_folder: where the jobs' folders are made.
         state_store: URL of the store of their states, see `Config`; None for those in their folders.
+        storage: folder of what is too large for the database; None for one beside the jobs' folders.
     """
 
-    def __init__(self, source: DataSource, cluster: Cluster, jobs_folder: Path, state_store: str | None = None) -> None:
+    def __init__(
+        self,
+        source: DataSource,
+        cluster: Cluster,
+        jobs_folder: Path,
+        state_store: str | None = None,
+        storage: Path | None = None,
+    ) -> None:
         self._cancelled = threading.Event()
         database = Background(source.cancel, self._cancelled)
-        self._context = Context(source, database, cluster, jobs_folder, self._cancelled, state_store)
+        storage = storage or jobs_folder.parent / "models"
+        self._context = Context(source, database, cluster, jobs_folder, storage, self._cancelled, state_store)
 
     @classmethod
     def open(cls, config: Config) -> Self:
         """A session on the settings' data source and this machine. Raises: DataSourceError: it cannot be reached."""
         source = open_source(config.datasource_or_default())
-        return cls(source, LocalCluster(slots=config.slots), config.jobs_folder, config.state_store)
+        cluster = LocalCluster(slots=config.slots)
+        return cls(source, cluster, config.jobs_folder, config.state_store, config.storage_folder)
 
     @property
     def source(self) -> DataSource:

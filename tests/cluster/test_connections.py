@@ -70,6 +70,7 @@ def start(**changes: object) -> bytes:
         "role": "worker",
         "priority": 0,
         "slots": 1,
+        "memory": 0,
     }
     return json.dumps({**fields, **changes}).encode()
 
@@ -108,6 +109,8 @@ def test_nonsense_is_refused(runner: Runner, message: bytes) -> None:
         {"module": "json.tool"},
         {"program": 1},
         {"slots": -1},
+        {"memory": -1},
+        {"memory": None},
         {"slots": True},
         {"slots": 10**50},
         {"priority": 1.5},

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlflow_elastic.elastic.membership.messages import Commit
+from sqlflow_elastic.elastic.membership.messages import Commit, Server
 
 
 @dataclass(eq=False)
@@ -15,7 +15,7 @@ class Attempt:
     """A world that is being made, or that runs.
 
     Attributes:
-        version, members, shares: as in `messages.Prepare`; ``members`` are names in the order of their ranks.
+        version, members, shares, servers: as in `messages.Prepare`; ``members`` are names in the order of their ranks.
         planned: the members of the world before were asked to stop between two steps.
         old: those members of it who are members of the world before.
         commit: what was sent when all were prepared; None before.
@@ -47,6 +47,7 @@ class Attempt:
     leaver: bool = False
     hurried: bool = False
     pause: float = 0.0
+    servers: tuple[Server, ...] = ()
     ranks: dict[str, int] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -73,10 +74,12 @@ class Attempt:
             "root": self.commit.root,
             "receivers": list(self.commit.receivers),
             "step": self.commit.step,
+            "servers": [server.name for server in self.servers],
         }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Attempt:
         """The inverse of `to_json`: nobody has said yet that it runs."""
         commit = Commit(data["version"], data["root"], tuple(data["receivers"]), data["step"])
-        return cls(data["version"], tuple(data["members"]), tuple(data["shares"]), commit=commit)
+        servers = tuple(Server(name, "") for name in data.get("servers", ()))
+        return cls(data["version"], tuple(data["members"]), tuple(data["shares"]), commit=commit, servers=servers)

@@ -75,6 +75,8 @@ class Desk:
 
     Attributes:
         workers: those whose processes have not ended, in the order of their start.
+        servers: the same of servers.
+        plan: the job's strategy, as JSON; "" before it is known.
         lost: workers that can be counted on no more, and why, which the master has not dealt with.
         staffing: whether the number of workers is to be looked at.
         commands: of the present event.
@@ -83,6 +85,8 @@ class Desk:
     def __init__(self, spec: JobSpec) -> None:
         self.spec = spec
         self.workers: dict[str, Worker] = {}
+        self.servers: dict[str, Worker] = {}
+        self.plan = ""
         self.deadlines = Deadlines()
         self.lost: list[tuple[Worker, str]] = []
         self.staffing = True

@@ -33,7 +33,7 @@ class Ending:
         self._end = end
         status = {"outcome": str(end.outcome), "event": end.event, "text": end.text, "worker": end.worker}
         self._desk.persist({"status": status})
-        for worker in self._desk.workers.values():
+        for worker in (*self._desk.workers.values(), *self._desk.servers.values()):
             if worker.connected and not worker.given_up:
                 checkpoint = end.outcome is Outcome.CANCELLED and worker.name == keeper
                 self._desk.send(worker, End(checkpoint))
@@ -45,14 +45,15 @@ class Ending:
         """Kill those who have not ended in time; they have the same time again to be seen to end."""
         if self._killed:
             self._desk.workers.clear()
+            self._desk.servers.clear()
             return
         self._killed = True
-        for worker in self._desk.workers.values():
+        for worker in (*self._desk.workers.values(), *self._desk.servers.values()):
             self._desk.kill(worker, now)
         self._desk.deadlines.set(Alarm.END, "", now + self._desk.spec.end)
 
     def settle(self) -> None:
-        """The job is over when no worker is left."""
-        if self._end is not None and not self._desk.workers and not self._over:
+        """The job is over when no process is left."""
+        if self._end is not None and not self._desk.workers and not self._desk.servers and not self._over:
             self._over = True
             self._desk.commands.append(self._end)

@@ -28,11 +28,13 @@ from sqlflow_elastic.elastic.membership.master_protocol import (
     ProcessChanged,
     Received,
     Send,
+    StartServer,
     StartWorker,
     Tell,
     Tick,
 )
 from sqlflow_elastic.elastic.membership.messages import Standing
+from sqlflow_elastic.elastic.membership.servers import Servers
 from sqlflow_elastic.elastic.membership.sizing import Sizing
 from sqlflow_elastic.elastic.membership.spec import JobSpec
 from sqlflow_elastic.elastic.membership.staff import Staff, cause, failed_by_itself, in_words
@@ -54,6 +56,7 @@ __all__ = [
     "ProcessChanged",
     "Received",
     "Send",
+    "StartServer",
     "StartWorker",
     "Tell",
     "Tick",
@@ -89,7 +92,9 @@ class MasterMachine:
         self._spec = spec
         self._desk = Desk(spec)
         self._sizing = Sizing(spec, stored.get("sizing"))
-        self._worlds = Worlds(self._desk, self._sizing, stored)
+        self._servers = Servers(self._desk, stored)
+        self._desk.plan = str(stored.get("plan", ""))
+        self._worlds = Worlds(self._desk, self._sizing, self._servers, stored)
         self._staff = Staff(self._desk, self._sizing, stored)
         self._dealing = Dealing(self._desk, self._staff.restarts, stored)
         self._ending = Ending(self._desk)
@@ -106,8 +111,11 @@ class MasterMachine:
         self._desk.deadlines.set(Alarm.ADOPT, "", now + spec.adopt)
 
     def _add(self, process: ProcessChanged, now: float) -> Worker:
-        worker = Worker(process.name, self._staff.restarts.generation, process.phase)
-        self._desk.workers[worker.name] = worker
+        if process.server:
+            worker = self._servers.add(process)
+        else:
+            worker = Worker(process.name, self._staff.restarts.generation, process.phase)
+            self._desk.workers[worker.name] = worker
         self._desk.staffing = True
         if process.phase is Phase.RUNNING:
             self._desk.deadlines.set(Alarm.HELLO, worker.name, now + self._spec.hello)
@@ -148,7 +156,8 @@ class MasterMachine:
                 self._ending.settle()
                 return
             if self._adopting:
-                unheard = any(worker.phase is Phase.RUNNING and not worker.met for worker in desk.workers.values())
+                every = (*desk.workers.values(), *desk.servers.values())
+                unheard = any(worker.phase is Phase.RUNNING and not worker.met for worker in every)
                 if unheard and not self._waited:
                     return
                 self._adopted()
@@ -158,6 +167,7 @@ class MasterMachine:
                 desk.staffing = False
                 # While somebody has trained to the end, nobody else is needed.
                 if not self._worlds.finished:
+                    self._servers.settle(now)
                     attempt = self._worlds.attempt
                     self._staff.settle(attempt.ranks if attempt is not None else {}, now)
             self._dealing.settle()
@@ -165,6 +175,10 @@ class MasterMachine:
                 return
 
     def _lost(self, worker: Worker, why: str, now: float) -> None:
+        if worker is self._desk.servers.get(worker.name):
+            self._servers.lost(worker)
+            self._worlds.server_lost(worker.name, why)
+            return
         self._dealing.lost(worker)
         self._worlds.lost(worker, why)
         if worker.given_up and not worker.leaving:
@@ -172,7 +186,7 @@ class MasterMachine:
 
     def _ring(self, alarm: Alarm, name: str, now: float) -> None:
         """An alarm's time has come."""
-        worker = self._desk.workers.get(name)
+        worker = self._process(name)
         match alarm:
             case Alarm.BEGIN:
                 self._first(now)
@@ -231,26 +245,31 @@ class MasterMachine:
     def _waits_no_longer(self, now: float) -> None:
         """Members of the stored world have had their time to come; others may still be about to begin."""
         self._waited = True
-        for worker in self._desk.workers.values():
-            if worker.name in self._worlds.stored and not worker.met:
+        stored = (*self._worlds.stored, *self._servers.stored)
+        for worker in (*self._desk.workers.values(), *self._desk.servers.values()):
+            if worker.name in stored and not worker.met:
                 self._desk.give_up(worker, f"{worker.name} did not answer the new master", now)
 
     def _adopted(self) -> None:
         self._adopting = False
         self._desk.deadlines.clear(Alarm.ADOPT)
         self._dealing.open = True
+        self._servers.adopted()
         self._worlds.adopted({process.name: in_words(process) for process in self._ends})
         self._ends.clear()
 
     # Workers.
 
     def _received(self, name: str, message: messages.FromWorker, now: float) -> None:
-        worker = self._desk.workers.get(name)
+        worker = self._process(name)
         if worker is None or worker.given_up:
             if isinstance(message, messages.Hello):
                 self._turn_away(name, worker, now)
             return
         worker.heard = now
+        if name in self._desk.servers:
+            self._hear_server(worker, message, now)
+            return
         if isinstance(message, messages.Progress):
             self._progress(worker, message, now)
             return
@@ -296,6 +315,21 @@ class MasterMachine:
                 self._finish(EndJob(Outcome.FAILED, event=event, worker=worker.name), now)
             case messages.Told(event):
                 self._desk.commands.append(Tell(event))
+            case messages.Needs():
+                self._servers.needs(message)
+                self._desk.staffing = True
+
+    def _hear_server(self, server: Worker, message: messages.FromWorker, now: float) -> None:
+        if self._ending.begun and isinstance(message, messages.Hello):
+            server.met = server.connected = True
+            self._desk.send(server, messages.End())
+            return
+        self._servers.heard(server, message, now)
+        if not isinstance(message, messages.Progress | messages.ServerState):
+            self._desk.staffing = True
+
+    def _process(self, name: str) -> Worker | None:
+        return self._desk.workers.get(name) or self._desk.servers.get(name)
 
     def _progress(self, worker: Worker, message: messages.Progress, now: float) -> None:
         attempt = self._worlds.attempt
@@ -304,6 +338,7 @@ class MasterMachine:
         if message.step > worker.step:
             worker.step = message.step
             self._staff.restarts.achieved()
+            self._servers.restarts.achieved()
         self._worlds.observe(worker, message.sample_seconds, now)
         if attempt.ranks.get(worker.name) == 0 and not self._worlds.finished:
             decided = self._sizing.measured(len(attempt.members), message)
@@ -331,6 +366,8 @@ class MasterMachine:
         if self._ending.begun:
             self._desk.send(worker, messages.End())
             return
+        if hello.needs is not None:
+            self._servers.needs(hello.needs)
         self._dealing.greeted(worker, hello)
         if worker.release is not None:
             self._desk.send(worker, worker.release)
@@ -341,17 +378,18 @@ class MasterMachine:
         self._worlds.greeted(worker, hello, now)
 
     def _disconnected(self, name: str, now: float) -> None:
-        worker = self._desk.workers.get(name)
+        worker = self._process(name)
         if worker is None or not worker.connected:
             return
         worker.connected = False
-        if worker.given_up or worker.leaving:
+        if worker.given_up or (worker.leaving and name in self._desk.workers):
             return
         self._desk.deadlines.set(Alarm.RECONNECT, name, now + self._desk.reconnect(worker))
-        self._worlds.disconnected(worker, now)
+        if name in self._desk.workers:
+            self._worlds.disconnected(worker, now)
 
     def _process_changed(self, event: ProcessChanged, now: float) -> None:
-        worker = self._desk.workers.get(event.name)
+        worker = self._process(event.name)
         if worker is None:
             if event.phase is not Phase.ENDED:
                 # Started by the master before, as its last act.
@@ -365,9 +403,12 @@ class MasterMachine:
 
     def _ended(self, worker: Worker, event: ProcessChanged, now: float) -> None:
         desk = self._desk
-        del desk.workers[worker.name]
         desk.deadlines.clear_all(worker.name)
         desk.staffing = True
+        if desk.servers.pop(worker.name, None) is not None:
+            self._server_ended(worker, event, now)
+            return
+        del desk.workers[worker.name]
         asked = worker.leaving or worker.left
         desk.lost.append((worker, f"{worker.name} left" if asked else in_words(event)))
         if self._ending.begun:
@@ -381,6 +422,12 @@ class MasterMachine:
             self._worker_failed(event, now)
         elif not worker.given_up:
             self._count_death(worker, cause(event), now)
+
+    def _server_ended(self, server: Worker, event: ProcessChanged, now: float) -> None:
+        self._servers.lost(server)
+        self._worlds.server_lost(server.name, in_words(event))
+        if not self._ending.begun and (hopeless := self._servers.ended(server, event, now)) is not None:
+            self._finish(EndJob(Outcome.FAILED, text=hopeless, worker=server.name), now)
 
     def _worker_failed(self, event: ProcessChanged, now: float) -> None:
         text = f"{event.name} ended by itself with exit code {event.exit_code}"

@@ -57,6 +57,8 @@ class ProcessChanged:
         exit_code: of one that ended, negative for a signal.
         preempted: it was ended by the cluster in favour of another one.
         failure: why it could not be started.
+        server: whether it is a server.
+        out_of_memory: it was ended because it took more memory than it may.
     """
 
     name: str
@@ -64,6 +66,8 @@ class ProcessChanged:
     exit_code: int | None = None
     preempted: bool = False
     failure: str | None = None
+    server: bool = False
+    out_of_memory: bool = False
 
 
 @dataclass(frozen=True)
@@ -100,8 +104,19 @@ class StartWorker:
 
 
 @dataclass(frozen=True)
+class StartServer:
+    """The same for a server, which may take so much memory, in MiB; 0 for any."""
+
+    name: str
+    memory: int
+
+
+@dataclass(frozen=True)
 class EndWorker:
-    """End a worker's process: ``kill`` at once, else SIGTERM and the cluster's grace. An ended one stays ended."""
+    """End a worker's or server's process: ``kill`` at once, else SIGTERM and the cluster's grace.
+
+    An ended one stays ended.
+    """
 
     name: str
     kill: bool
@@ -146,4 +161,4 @@ class EndJob:
     worker: str | None = None
 
 
-MasterCommand: TypeAlias = Send | StartWorker | EndWorker | Persist | Tell | CountTasks | EndJob
+MasterCommand: TypeAlias = Send | StartWorker | StartServer | EndWorker | Persist | Tell | CountTasks | EndJob

@@ -53,6 +53,21 @@ class Wish:
     total: int
 
 
+@dataclass(frozen=True)
+class Needs:
+    """What the strategy of a training needs; each worker says it before it is ready.
+
+    Attributes:
+        servers: how many.
+        memory: of each, in MiB.
+        plan: the strategy, as JSON for people who look on.
+    """
+
+    servers: int
+    memory: int
+    plan: str
+
+
 # From a worker.
 
 
@@ -68,6 +83,7 @@ class Hello:
         leaving: it was asked to end, or has been released.
         held: tasks it has.
         wish: the queue it waits at.
+        needs: what it has said that the strategy needs, if it has.
     """
 
     name: str
@@ -78,6 +94,7 @@ class Hello:
     leaving: bool = False
     held: tuple[Held, ...] = ()
     wish: Wish | None = None
+    needs: Needs | None = None
 
 
 @dataclass(frozen=True)
@@ -199,6 +216,21 @@ class Told:
     event: str
 
 
+@dataclass(frozen=True)
+class ServerState:
+    """How a server is, every ``Welcome.heartbeat`` seconds.
+
+    Attributes:
+        memory: bytes that it takes.
+        rows: that it has.
+        step: that they stand at; -1 for none.
+    """
+
+    memory: int
+    rows: int
+    step: int
+
+
 FromWorker: TypeAlias = (
     Hello
     | Ready
@@ -214,6 +246,8 @@ FromWorker: TypeAlias = (
     | Completed
     | Failed
     | Told
+    | Needs
+    | ServerState
 )
 
 
@@ -228,6 +262,14 @@ class Welcome:
 
 
 @dataclass(frozen=True)
+class Server:
+    """A server of tables: its name, and where it listens, host:port."""
+
+    name: str
+    address: str
+
+
+@dataclass(frozen=True)
 class Prepare:
     """The next world. Connect to your neighbours, then say `Prepared`.
 
@@ -238,6 +280,7 @@ class Prepare:
         planned: True: stop together with the other members of the present world between two steps; False: break off.
         shares: of each rank, what part of a batch it takes; they add up to 1. Empty: equal parts.
         seconds: how long connecting may take from when this worker stands still.
+        servers: of the world; none for a training without.
     """
 
     version: int
@@ -247,6 +290,7 @@ class Prepare:
     planned: bool
     shares: tuple[float, ...] = ()
     seconds: float = 10.0
+    servers: tuple[Server, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -257,7 +301,7 @@ class Commit:
         version: of the prepared world.
         root: the rank whose state all others take on.
         receivers: ranks that are behind it and take its state; all members take part in passing it on.
-        step: the root's; `NO_STATE`: nobody has a state; the root begins from the last checkpoint, or anew.
+        step: the root's; `NO_STATE`: nobody has a state that counts; the root begins from the last checkpoint, or anew.
     """
 
     version: int

@@ -28,6 +28,7 @@ class JobSpec:
         batch_size: samples of a global step; None for a job that takes no steps. Each worker needs at least one.
         scaling: how many of the workers it takes.
         priority, slots: of each worker, for the cluster.
+        server_memory: of each server in MiB, whatever the strategy says; 0 for what it says.
         heartbeat: how often a worker shows that it lives; less often where there are many (see `heartbeat_of_all`).
         hang: a worker in touch that is silent for so long is killed.
         warming: the same for one that imports and builds, which may hold it up.
@@ -48,6 +49,7 @@ class JobSpec:
     scaling: Scaling = Scaling.FASTEST
     priority: int = 0
     slots: int = 1
+    server_memory: int = 0
     heartbeat: float = 0.5
     hang: float = 5.0
     warming: float = 30.0

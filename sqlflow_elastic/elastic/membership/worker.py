@@ -16,6 +16,7 @@ from sqlflow_elastic.elastic.membership.worker_protocol import (
     AllDone,
     BoundaryReached,
     CancelConnect,
+    Chosen,
     Connect,
     Connected,
     ConnectFailed,
@@ -46,6 +47,7 @@ __all__ = [
     "AllDone",
     "BoundaryReached",
     "CancelConnect",
+    "Chosen",
     "Connect",
     "ConnectFailed",
     "Connected",
@@ -120,6 +122,7 @@ class WorkerMachine:
         self._at = 0
         self._size = 0
         self._prepare: Prepare | None = None
+        self._needs: messages.Needs | None = None
         self._connected = False
         #: Since when there is no stream; None while there is one, and before the first event.
         self._alone: float | None = None
@@ -151,6 +154,7 @@ class WorkerMachine:
             self._leaving,
             self._tasks.held(),
             self._tasks.wish,
+            self._needs,
         )
 
     def handle(self, event: WorkerEvent, now: float) -> list[WorkerCommand]:
@@ -179,6 +183,9 @@ class WorkerMachine:
             case DidTask(queue, index):
                 self._tasks.did(queue, index)
                 self._say(messages.TaskDone(queue, index))
+            case Chosen(needs):
+                self._needs = needs
+                self._say(needs)
             case AllDone():
                 self._completed = True
                 self._say(messages.Completed())

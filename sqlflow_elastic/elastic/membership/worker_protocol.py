@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from sqlflow_elastic.elastic.membership.messages import Commit, FromMaster, FromWorker, Prepare
+from sqlflow_elastic.elastic.membership.messages import Commit, FromMaster, FromWorker, Needs, Prepare
 
 # Events of the stream and of the process.
 
@@ -125,6 +125,13 @@ class DidTask:
 
 
 @dataclass(frozen=True)
+class Chosen:
+    """The strategy of the training is chosen: what it needs."""
+
+    needs: Needs
+
+
+@dataclass(frozen=True)
 class AllDone:
     """The job has its result: the program has come to its end."""
 
@@ -151,6 +158,7 @@ WorkerEvent: TypeAlias = (
     | TrainingDone
     | WantsTask
     | DidTask
+    | Chosen
     | AllDone
     | UserFailed
 )

@@ -15,6 +15,7 @@ from sqlflow_elastic.elastic.membership.deadlines import Alarm
 from sqlflow_elastic.elastic.membership.desk import Desk, Worker
 from sqlflow_elastic.elastic.membership.messages import NO_STATE, Broken, Commit, Hello, Prepare, Release, Standing
 from sqlflow_elastic.elastic.membership.reasons import Reasons
+from sqlflow_elastic.elastic.membership.servers import Servers
 from sqlflow_elastic.elastic.membership.shares import Shares
 from sqlflow_elastic.elastic.membership.sizing import Sizing
 from sqlflow_elastic.events import WorldChanged
@@ -39,9 +40,10 @@ class Worlds:
         finished: workers that have trained to the end. While there is one, worlds stay as they are.
     """
 
-    def __init__(self, desk: Desk, sizing: Sizing, stored: Mapping[str, Any]) -> None:
+    def __init__(self, desk: Desk, sizing: Sizing, servers: Servers, stored: Mapping[str, Any]) -> None:
         self._desk = desk
         self._sizing = sizing
+        self._servers = servers
         self._shares = Shares()
         world = stored.get("world")
         self.version = int(stored.get("version", 0))
@@ -155,6 +157,14 @@ class Worlds:
         elif self._reasons.knows(worker.name) and not worker.killed:
             self._reasons.lost(worker.name, why)
 
+    def server_lost(self, name: str, why: str) -> None:
+        """A server's rows are gone: no step of a world with it can be done."""
+        attempt = self.attempt
+        if attempt is not None and any(server.name == name for server in attempt.servers):
+            attempt.lost = True
+            self._intact = False
+            self._reasons.lost(name, why)
+
     def adopted(self, ends: Mapping[str, str]) -> None:
         """All workers of the master before have said where they stand, or are lost.
 
@@ -167,7 +177,7 @@ class Worlds:
             for name in gone:
                 if not self._reasons.knows(name):
                     self._reasons.lost(name, ends.get(name, f"{name} was lost while there was no master"))
-            attempt.lost = attempt.lost or bool(gone or attempt.broken)
+            attempt.lost = attempt.lost or bool(gone or attempt.broken) or self._servers.rewind
             self._intact = not attempt.lost
 
     def observe(self, worker: Worker, sample_seconds: float, now: float) -> None:
@@ -256,6 +266,8 @@ class Worlds:
     def _wanted(self, attempt: Attempt) -> bool:
         """Whether another world would be better than the one that runs."""
         size, target = len(attempt.members), self._sizing.target
+        if self._servers.wants_change(tuple(server.name for server in attempt.servers)):
+            return True
         return attempt.leaver or self._reshare or size > target or (size < target and bool(self._joiners()))
 
     def _next(self) -> list[Worker]:
@@ -274,6 +286,9 @@ class Worlds:
 
     def _change(self, now: float) -> None:
         """Begin the next attempt. Without anybody to be in it, there is none."""
+        servers = self._servers.ready
+        if self._servers.needed and not servers:
+            return  # until there are enough of them
         before, workers = self.attempt, self._next()
         members = tuple(worker.name for worker in workers)
         if before is not None:
@@ -292,6 +307,7 @@ class Worlds:
             planned=self._intact,
             old=self.stored.intersection(members),
             leaver=any(worker.leaving for worker in workers),
+            servers=servers,
         )
         if self._reshare:
             self._reasons.because("members differ in speed")
@@ -327,6 +343,7 @@ class Worlds:
             attempt.planned,
             attempt.shares,
             spec.step if waits else spec.change,
+            attempt.servers,
         )
         self._desk.send(worker, prepare)
 
@@ -356,10 +373,13 @@ class Worlds:
 
     def _run(self, attempt: Attempt, now: float) -> None:
         """All are prepared: let them run, unless another training could run beside it."""
-        step = max(attempt.prepared.values())
+        # What members have is of no use if it is ahead of what servers can come back to.
+        step = NO_STATE if self._servers.rewind else max(attempt.prepared.values())
         if step == NO_STATE and not self._fenced(attempt):
             return
-        root = next(rank for rank, name in enumerate(attempt.members) if attempt.prepared[name] == step)
+        root = 0
+        if not self._servers.rewind:
+            root = next(rank for rank, name in enumerate(attempt.members) if attempt.prepared[name] == step)
         behind = (
             rank for rank, name in enumerate(attempt.members) if step == NO_STATE or attempt.prepared[name] < step
         )
@@ -368,6 +388,7 @@ class Worlds:
         attempt.hurried = False
         self._desk.deadlines.clear(Alarm.CHANGE)
         self.stored = frozenset(attempt.members)
+        self._servers.world_runs(tuple(server.name for server in attempt.servers))
         self._intact = True
         self._desk.persist({"world": attempt.to_json()})
         for name in attempt.members:

@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class FromWorker(_message.Message):
-    __slots__ = ("hello", "ready", "prepared", "running", "broken", "leaving", "left", "finished", "progress", "task_wanted", "task_done", "completed", "failed", "told", "spans")
+    __slots__ = ("hello", "ready", "prepared", "running", "broken", "leaving", "left", "finished", "progress", "task_wanted", "task_done", "completed", "failed", "told", "spans", "needs", "server_state")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     READY_FIELD_NUMBER: _ClassVar[int]
     PREPARED_FIELD_NUMBER: _ClassVar[int]
@@ -23,6 +23,8 @@ class FromWorker(_message.Message):
     FAILED_FIELD_NUMBER: _ClassVar[int]
     TOLD_FIELD_NUMBER: _ClassVar[int]
     SPANS_FIELD_NUMBER: _ClassVar[int]
+    NEEDS_FIELD_NUMBER: _ClassVar[int]
+    SERVER_STATE_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     ready: Ready
     prepared: Prepared
@@ -38,7 +40,9 @@ class FromWorker(_message.Message):
     failed: Failed
     told: Told
     spans: Spans
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., ready: _Optional[_Union[Ready, _Mapping]] = ..., prepared: _Optional[_Union[Prepared, _Mapping]] = ..., running: _Optional[_Union[Running, _Mapping]] = ..., broken: _Optional[_Union[Broken, _Mapping]] = ..., leaving: _Optional[_Union[Leaving, _Mapping]] = ..., left: _Optional[_Union[Left, _Mapping]] = ..., finished: _Optional[_Union[Finished, _Mapping]] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ..., task_wanted: _Optional[_Union[TaskWanted, _Mapping]] = ..., task_done: _Optional[_Union[TaskDone, _Mapping]] = ..., completed: _Optional[_Union[Completed, _Mapping]] = ..., failed: _Optional[_Union[Failed, _Mapping]] = ..., told: _Optional[_Union[Told, _Mapping]] = ..., spans: _Optional[_Union[Spans, _Mapping]] = ...) -> None: ...
+    needs: Needs
+    server_state: ServerState
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., ready: _Optional[_Union[Ready, _Mapping]] = ..., prepared: _Optional[_Union[Prepared, _Mapping]] = ..., running: _Optional[_Union[Running, _Mapping]] = ..., broken: _Optional[_Union[Broken, _Mapping]] = ..., leaving: _Optional[_Union[Leaving, _Mapping]] = ..., left: _Optional[_Union[Left, _Mapping]] = ..., finished: _Optional[_Union[Finished, _Mapping]] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ..., task_wanted: _Optional[_Union[TaskWanted, _Mapping]] = ..., task_done: _Optional[_Union[TaskDone, _Mapping]] = ..., completed: _Optional[_Union[Completed, _Mapping]] = ..., failed: _Optional[_Union[Failed, _Mapping]] = ..., told: _Optional[_Union[Told, _Mapping]] = ..., spans: _Optional[_Union[Spans, _Mapping]] = ..., needs: _Optional[_Union[Needs, _Mapping]] = ..., server_state: _Optional[_Union[ServerState, _Mapping]] = ...) -> None: ...
 
 class FromMaster(_message.Message):
     __slots__ = ("welcome", "prepare", "commit", "release", "task", "no_task", "task_accepted", "end")
@@ -79,7 +83,7 @@ class Wish(_message.Message):
     def __init__(self, queue: _Optional[str] = ..., total: _Optional[int] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("name", "address", "standing", "version", "step", "leaving", "held", "wish")
+    __slots__ = ("name", "address", "standing", "version", "step", "leaving", "held", "wish", "needs")
     NAME_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     STANDING_FIELD_NUMBER: _ClassVar[int]
@@ -88,6 +92,7 @@ class Hello(_message.Message):
     LEAVING_FIELD_NUMBER: _ClassVar[int]
     HELD_FIELD_NUMBER: _ClassVar[int]
     WISH_FIELD_NUMBER: _ClassVar[int]
+    NEEDS_FIELD_NUMBER: _ClassVar[int]
     name: str
     address: str
     standing: str
@@ -96,7 +101,28 @@ class Hello(_message.Message):
     leaving: bool
     held: _containers.RepeatedCompositeFieldContainer[Held]
     wish: Wish
-    def __init__(self, name: _Optional[str] = ..., address: _Optional[str] = ..., standing: _Optional[str] = ..., version: _Optional[int] = ..., step: _Optional[int] = ..., leaving: _Optional[bool] = ..., held: _Optional[_Iterable[_Union[Held, _Mapping]]] = ..., wish: _Optional[_Union[Wish, _Mapping]] = ...) -> None: ...
+    needs: Needs
+    def __init__(self, name: _Optional[str] = ..., address: _Optional[str] = ..., standing: _Optional[str] = ..., version: _Optional[int] = ..., step: _Optional[int] = ..., leaving: _Optional[bool] = ..., held: _Optional[_Iterable[_Union[Held, _Mapping]]] = ..., wish: _Optional[_Union[Wish, _Mapping]] = ..., needs: _Optional[_Union[Needs, _Mapping]] = ...) -> None: ...
+
+class Needs(_message.Message):
+    __slots__ = ("servers", "memory", "plan")
+    SERVERS_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_FIELD_NUMBER: _ClassVar[int]
+    PLAN_FIELD_NUMBER: _ClassVar[int]
+    servers: int
+    memory: int
+    plan: str
+    def __init__(self, servers: _Optional[int] = ..., memory: _Optional[int] = ..., plan: _Optional[str] = ...) -> None: ...
+
+class ServerState(_message.Message):
+    __slots__ = ("memory", "rows", "step")
+    MEMORY_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    memory: int
+    rows: int
+    step: int
+    def __init__(self, memory: _Optional[int] = ..., rows: _Optional[int] = ..., step: _Optional[int] = ...) -> None: ...
 
 class Ready(_message.Message):
     __slots__ = ("step",)
@@ -213,7 +239,7 @@ class Welcome(_message.Message):
     def __init__(self, heartbeat: _Optional[float] = ...) -> None: ...
 
 class Prepare(_message.Message):
-    __slots__ = ("version", "rank", "size", "next", "planned", "shares", "seconds")
+    __slots__ = ("version", "rank", "size", "next", "planned", "shares", "seconds", "servers")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     RANK_FIELD_NUMBER: _ClassVar[int]
     SIZE_FIELD_NUMBER: _ClassVar[int]
@@ -221,6 +247,7 @@ class Prepare(_message.Message):
     PLANNED_FIELD_NUMBER: _ClassVar[int]
     SHARES_FIELD_NUMBER: _ClassVar[int]
     SECONDS_FIELD_NUMBER: _ClassVar[int]
+    SERVERS_FIELD_NUMBER: _ClassVar[int]
     version: int
     rank: int
     size: int
@@ -228,7 +255,16 @@ class Prepare(_message.Message):
     planned: bool
     shares: _containers.RepeatedScalarFieldContainer[float]
     seconds: float
-    def __init__(self, version: _Optional[int] = ..., rank: _Optional[int] = ..., size: _Optional[int] = ..., next: _Optional[str] = ..., planned: _Optional[bool] = ..., shares: _Optional[_Iterable[float]] = ..., seconds: _Optional[float] = ...) -> None: ...
+    servers: _containers.RepeatedCompositeFieldContainer[Server]
+    def __init__(self, version: _Optional[int] = ..., rank: _Optional[int] = ..., size: _Optional[int] = ..., next: _Optional[str] = ..., planned: _Optional[bool] = ..., shares: _Optional[_Iterable[float]] = ..., seconds: _Optional[float] = ..., servers: _Optional[_Iterable[_Union[Server, _Mapping]]] = ...) -> None: ...
+
+class Server(_message.Message):
+    __slots__ = ("name", "address")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    address: str
+    def __init__(self, name: _Optional[str] = ..., address: _Optional[str] = ...) -> None: ...
 
 class Commit(_message.Message):
     __slots__ = ("version", "root", "receivers", "step")

@@ -28,7 +28,7 @@ from sqlflow_elastic.elastic.state import Conflict, StoreUnavailable
 from sqlflow_elastic.errors import JobCancelled, JobError, SQLFlowError
 from sqlflow_elastic.jobs.master.journal import Journal
 from sqlflow_elastic.jobs.master.streams import Streams
-from sqlflow_elastic.jobs.master.watches import Watches, process_changed
+from sqlflow_elastic.jobs.master.watches import ROLES, Watches, process_changed
 from sqlflow_elastic.jobs.records import MACHINE, Stage
 from sqlflow_elastic.jobs.request import JobRequest
 from sqlflow_elastic.jobs.state import STATE_VARIABLE, JobState
@@ -80,7 +80,7 @@ class Master:
             self._loop.add_signal_handler(number, self._put, protocol.Cancelled("the job was stopped"))
         stored = await self._blocking(self._take_over)
         statuses = await self._blocking(self._cluster.list, self._spec.job)
-        processes = [process_changed(status) for status in statuses if status.role is Role.WORKER]
+        processes = [process_changed(status) for status in statuses if status.role in ROLES]
         machine = MasterMachine.adopt(self._spec, stored, processes, self._now())
         address = await self._streams.serve(os.environ.get(HOST_VARIABLE, "127.0.0.1"))
         await self._blocking(write_json, self._folder.master, {"address": address})
@@ -136,6 +136,8 @@ class Master:
                 self._streams.send(name, message)
             case protocol.StartWorker(name):
                 await self._blocking(self._start_worker, name)
+            case protocol.StartServer(name, memory):
+                await self._blocking(self._start_server, name, memory)
             case protocol.EndWorker(name, kill):
                 await self._blocking(self._end_worker, name, kill)
             case protocol.Persist(changes):
@@ -163,28 +165,38 @@ class Master:
         return True
 
     def _start_worker(self, name: str) -> None:
-        spec = ProcessSpec(
-            program=self._folder.program,
+        environment = {MOST_VARIABLE: str(self._spec.most), SCALING_VARIABLE: str(self._spec.scaling)}
+        self._start(
+            self._process(name, Role.WORKER, environment, slots=self._spec.slots, memory=self._request.worker_memory)
+        )
+
+    def _start_server(self, name: str, memory: int) -> None:
+        module = "sqlflow_elastic.elastic.tables.process"
+        self._start(
+            self._process(
+                name, Role.SERVER, {}, program=None, module=module, slots=self._request.ps_slots, memory=memory
+            )
+        )
+
+    def _process(self, name: str, role: Role, environment: dict[str, str], **options: Any) -> ProcessSpec:
+        return ProcessSpec(
+            **{"program": self._folder.program, **options},
             log=self._folder.log_of(name),
             directory=Path.cwd(),
-            environment={
-                JOB_VARIABLE: str(self._folder.path),
-                WORKER_VARIABLE: name,
-                MOST_VARIABLE: str(self._spec.most),
-                SCALING_VARIABLE: self._spec.scaling,
-            },
+            environment={JOB_VARIABLE: str(self._folder.path), WORKER_VARIABLE: name, **environment},
             job=self._spec.job,
             name=name,
-            role=Role.WORKER,
+            role=role,
             priority=self._spec.priority,
-            slots=self._spec.slots,
         )
+
+    def _start(self, spec: ProcessSpec) -> None:
         try:
             self._cluster.start(spec)
         except AlreadyStarted:
             pass  # by the master before, which could not say so any more
         except JobError as error:
-            self._put_from_thread(protocol.ProcessChanged(name, protocol.Phase.ENDED, failure=str(error)))
+            self._put_from_thread(protocol.ProcessChanged(spec.name, protocol.Phase.ENDED, failure=str(error)))
 
     def _end_worker(self, name: str, kill: bool) -> None:
         if kill:
@@ -247,6 +259,7 @@ def spec_of(job: str, request: JobRequest) -> JobSpec:
         scaling=request.scaling,
         priority=request.priority,
         slots=request.slots,
+        server_memory=request.ps_memory,
     )
 
 

@@ -25,6 +25,10 @@ _PAUSE_SECONDS = 0.5
 _CLOSE_SECONDS = 5.0
 
 
+#: What takes part in a job, beside its master.
+ROLES = (Role.WORKER, Role.SERVER)
+
+
 class Watches:
     """Two threads that look; what they see goes to the machine.
 
@@ -45,6 +49,7 @@ class Watches:
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._asking: Watch | None = None
         self._phases: dict[str, Phase] = {}
+        self._servers: set[str] = set()
         self._paused = False
         self._threads = [
             threading.Thread(target=self._processes, name="processes", daemon=True),
@@ -73,7 +78,7 @@ class Watches:
                     select.select([watch.fileno(), self._wake], [], [])
                     if self._closed.is_set():
                         return
-                    self._changed([status for status in watch.next(0.0) if status.role is Role.WORKER])
+                    self._changed([status for status in watch.next(0.0) if status.role in ROLES])
         except JobError as error:
             self._put(protocol.Cancelled(str(error)))
 
@@ -84,7 +89,9 @@ class Watches:
             if status.phase is Phase.ENDED and self._phases.get(status.name) is not Phase.ENDED:
                 self._journal.timeline.ended(status.name, time.time(), status.exit_code or 0)
             self._phases[status.name] = status.phase
-        workers = Counter(str(phase) for phase in self._phases.values())
+            if status.role is Role.SERVER:
+                self._servers.add(status.name)
+        workers = Counter(str(phase) for name, phase in self._phases.items() if name not in self._servers)
         self._journal.workers(workers)
         self._note_pause(workers)
         try:
@@ -125,11 +132,18 @@ def _noted(status: Status) -> dict[str, Any]:
         "since": status.since,
         "exit_code": status.exit_code,
         "preempted": status.preempted,
+        "out_of_memory": status.out_of_memory,
     }
 
 
 def process_changed(status: Status) -> protocol.ProcessChanged:
     """A worker's status in the words of the machine."""
     return protocol.ProcessChanged(
-        status.name, protocol.Phase(status.phase), status.exit_code, status.preempted, status.failure
+        status.name,
+        protocol.Phase(status.phase),
+        status.exit_code,
+        status.preempted,
+        status.failure,
+        server=status.role is Role.SERVER,
+        out_of_memory=status.out_of_memory,
     )

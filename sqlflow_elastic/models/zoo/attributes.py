@@ -46,13 +46,6 @@ def _cluster(name: str, kind: Kind, help: str) -> Attribute:
     return Attribute(name, kind, None, help, effect=Effect.CLUSTER)
 
 
-def _resources(role: str) -> tuple[Attribute, ...]:
-    return (
-        _cluster(f"train.{role}_gpu", Integer(0), f"GPUs of a {role} process."),
-        _cluster(f"train.{role}_memory", Integer(1), f"Memory of a {role} process in megabytes."),
-    )
-
-
 TRAIN: tuple[Attribute, ...] = (
     Attribute(
         "train.epoch", Integer(1), None, "How often each row is seen; by default enough for 1000 steps, from 10 to 100."
@@ -86,16 +79,24 @@ TRAIN: tuple[Attribute, ...] = (
         None,
         "How gradients travel between workers; by default as they are.",
     ),
-    _cluster("train.num_ps", Integer(0), "Parameter servers to ask for."),
-    _cluster("train.num_evaluator", Integer(0), "Evaluator processes to ask for."),
-    *_resources("worker"),
-    _cluster("train.ps_cpu", Number(0, edges="()"), "CPU cores of a ps process."),
-    *_resources("ps"),
-    _cluster("train.evaluator_cpu", Number(0, edges="()"), "CPU cores of an evaluator process."),
-    *_resources("evaluator"),
-    _cluster(
-        "train.strategy", Choice(("auto", "allreduce", "ps", "hybrid")), "How gradients travel between processes."
+    Attribute(
+        "train.strategy",
+        Choice(("auto", "allreduce", "hybrid", "ps")),
+        "auto",
+        "Where embedding tables are: with every worker, or on servers.",
     ),
+    Attribute("train.num_ps", Integer(1), None, "Servers of tables; by default as many as the tables need."),
+    Attribute("train.ps_cpu", Number(0), 0, "Cores of a server: so many of the machine's slots, rounded up."),
+    Attribute("train.ps_memory", Integer(1), None, "Memory of a server in MiB; by default what its tables need."),
+    Attribute(
+        "train.worker_memory", Integer(1), None, "Memory of a worker in MiB; by default its part of the machine's."
+    ),
+    _cluster("train.worker_gpu", Integer(0), "GPUs of a worker process."),
+    _cluster("train.ps_gpu", Integer(0), "GPUs of a ps process."),
+    _cluster("train.num_evaluator", Integer(0), "Evaluator processes to ask for."),
+    _cluster("train.evaluator_cpu", Number(0, edges="()"), "CPU cores of an evaluator process."),
+    _cluster("train.evaluator_gpu", Integer(0), "GPUs of an evaluator process."),
+    _cluster("train.evaluator_memory", Integer(1), "Memory of an evaluator process in megabytes."),
     _cluster("train.sync", Boolean(), "Whether all workers take each step together."),
     _cluster("train.staleness", Integer(0), "How many steps a worker may be behind when training is not synchronous."),
     Attribute("train.num_boost_round", Integer(1), 10, "Trees to build.", effect=Effect.OTHER_MODELS),

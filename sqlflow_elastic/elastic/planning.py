@@ -1,0 +1,213 @@
+"""From a program's functions to the model that is trained: built, measured, and its tables where they are best."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import keras
+import numpy as np
+
+from sqlflow_elastic import events
+from sqlflow_elastic.elastic.dataset import Array, ArrayDataset
+from sqlflow_elastic.elastic.folder import write_json
+from sqlflow_elastic.elastic.member import MOST_VARIABLE
+from sqlflow_elastic.elastic.optimizers import Optimizers
+from sqlflow_elastic.elastic.running import Run
+from sqlflow_elastic.elastic.served import IDS
+from sqlflow_elastic.elastic.settings import TrainSettings
+from sqlflow_elastic.elastic.strategy import MachineFacts, ModelFacts, Plan, TableFacts, choose
+from sqlflow_elastic.elastic.tables.optimizers import row_optimizer
+from sqlflow_elastic.models.features.embedding import EmbeddingBag
+from sqlflow_elastic.models.features.encoder import Encoder
+from sqlflow_elastic.models.features.inputs import FeatureInputs
+
+#: ``(name, rows, size) -> whether that layer's table is on servers``.
+Served: TypeAlias = Callable[[str, int, int], bool]
+
+#: A smaller table is built to be counted; a larger one may have no room, or be built twice.
+_LARGE_BYTES = 4 << 20
+_SAMPLES = 8
+_SAMPLED_ROWS = 200_000
+_STREAM_BYTES, _STREAM_SECONDS = 32 << 20, 0.1
+_USUAL_BANDWIDTH = 1e9
+
+
+class Planned:
+    """A model with its optimizers, and where its tables are.
+
+    Attributes:
+        model, optimizers: built.
+        plan: the strategy; None for a program that runs alone, which holds all tables.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        encoder: Encoder,
+        dataset: ArrayDataset,
+        settings: TrainSettings,
+        build_model: Callable[[FeatureInputs], keras.Model],
+        optimizers: Callable[[keras.Model], Optimizers],
+    ) -> None:
+        """Build, choose, and build again if tables are elsewhere than was thought.
+
+        Raises:
+            JobError: there is no room for the model.
+        """
+
+        def build(served: Served) -> keras.Model:
+            keras.utils.set_random_seed(settings.seed)
+            return build_model(FeatureInputs(encoder, settings.seed, served))
+
+        self._build = build
+        self.plan: Plan | None = None
+        if run.member is None:
+            self.model = build(lambda name, rows, size: False)
+            self.optimizers = optimizers(self.model)
+            return
+        model = build(_is_large)
+        for _ in run.tasks("choosing", 1):
+            if not run.folder.strategy.exists():
+                facts = _facts(model, optimizers(model), dataset, settings)
+                workers = min(int(os.environ.get(MOST_VARIABLE, "1")), settings.batch_size)
+                machine = MachineFacts(_worker_memory(settings, workers), _bandwidth())
+                plan = choose(facts, machine, settings.strategy, workers, settings.batch_size, settings.servers)
+                write_json(run.folder.strategy, plan.to_json())
+                if plan.served:
+                    run.emit(events.Message(f"tables are on {_servers(plan.servers)}: {plan.reason}"))
+        self.plan = Plan.from_json(json.loads(run.folder.strategy.read_text(encoding="utf-8")))
+        chosen = set(self.plan.served)
+        if {layer.name for layer in _bags(model) if layer.served} != chosen:
+            del model
+            model = build(lambda name, rows, size: name in chosen)
+        self.model, self.optimizers = model, optimizers(model)
+        run.member.chosen(self.plan)
+
+    def build_whole(self) -> keras.Model:
+        """The model anew, with all tables in it."""
+        return self._build(lambda name, rows, size: False)
+
+
+def _is_large(name: str, rows: int, size: int) -> bool:
+    return 4 * rows * size >= _LARGE_BYTES
+
+
+def _servers(count: int) -> str:
+    return "1 server" if count == 1 else f"{count} servers"
+
+
+def _bags(model: keras.Model) -> list[EmbeddingBag]:
+    return [layer for layer in model._flatten_layers() if isinstance(layer, EmbeddingBag)]
+
+
+def _facts(model: keras.Model, optimizers: Optimizers, dataset: ArrayDataset, settings: TrainSettings) -> ModelFacts:
+    """What is known of a model whose large tables are not there."""
+    owners = {id(variable): optimizer for optimizer, variables in optimizers for variable in variables}
+    bags = _bags(model)
+    numbers = sum(int(np.prod(variable.shape)) for variable in model.variables)
+    dense = numbers - sum(int(np.prod(layer.table.shape)) for layer in bags)
+    slots = [_slots(optimizer) for optimizer, _ in optimizers]
+    rng = np.random.default_rng(settings.seed)
+    tables = [_table_facts(layer, owners.get(id(layer.table)), dataset, settings, rng) for layer in bags]
+    return ModelFacts(dense, sum(slots) / max(1, len(slots)), tables)
+
+
+def _table_facts(
+    layer: EmbeddingBag, optimizer: Any, dataset: ArrayDataset, settings: TrainSettings, rng: np.random.Generator
+) -> TableFacts:
+    rule = None if optimizer is None else row_optimizer(optimizer)
+    ids = dataset.features[IDS]
+    unique = {}
+    size = settings.batch_size
+    while size >= 1:
+        unique[size] = expected_unique(ids, layer.columns, size, rng)
+        size //= 2
+    return TableFacts(
+        name=layer.name,
+        rows=layer.rows,
+        width=layer.size,
+        slots=_slots(optimizer) if rule is None else len(rule.initial_slots),
+        places=len(layer.columns),
+        unique=unique,
+        touched=_touched(ids, layer, rng),
+        servable=rule is not None and layer.part is not None and bool(layer.columns),
+    )
+
+
+def expected_unique(ids: Array, columns: Sequence[int], samples: int, rng: np.random.Generator) -> float:
+    """How many different ids so many random samples name, on average.
+
+    Args:
+        ids: int [rows, columns] of a dataset; below 0 is none.
+        columns: those that count.
+        samples: fewer than there are rows count as all.
+        rng: draws them.
+    """
+    rows = len(ids)
+    counts = []
+    for _ in range(_SAMPLES):
+        chosen = np.sort(rng.integers(0, rows, min(samples, rows)))
+        counts.append(len(np.unique(ids[chosen][:, list(columns)])))
+    return float(np.mean(counts))
+
+
+def _touched(ids: Array, layer: EmbeddingBag, rng: np.random.Generator) -> float:
+    """How many rows of a table the data names, about: of few rows counted, of many as far as they tell."""
+    rows = len(ids)
+    sampled = min(rows, _SAMPLED_ROWS)
+    chosen = np.arange(rows) if sampled == rows else np.sort(rng.integers(0, rows, sampled))
+    named = ids[chosen][:, list(layer.columns)]
+    whole = len(np.unique(named))
+    if sampled == rows:
+        return float(whole)
+    half = len(np.unique(named[::2]))
+    # Different ids grow as a power of the rows, which is about the same for the next doublings.
+    power = np.log2(max(1.0, whole / half))
+    return float(min(layer.rows, whole * (rows / sampled) ** power))
+
+
+def _slots(optimizer: Any) -> int:
+    """Numbers that an optimizer keeps for each weight; as many as Adam where that is not known."""
+    rule = None if optimizer is None else row_optimizer(optimizer)
+    return 2 if rule is None else len(rule.initial_slots)
+
+
+def _worker_memory(settings: TrainSettings, workers: int) -> float:
+    """Bytes that a worker may take."""
+    if settings.worker_memory is not None:
+        return float(settings.worker_memory << 20)
+    found = re.search(r"^MemTotal:\s+(\d+) kB", Path("/proc/meminfo").read_text(encoding="utf-8"), re.MULTILINE)
+    return (int(found[1]) << 10) * 0.8 / workers if found else float(4 << 30)
+
+
+def _bandwidth() -> float:
+    """Bytes a second through a socket of this machine, measured in a tenth of a second at most."""
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as sender:
+        receiver, _ = listener.accept()
+        with receiver:
+            for end in (sender, receiver):
+                end.settimeout(_STREAM_SECONDS)
+            thread = threading.Thread(target=_send, args=(sender,), daemon=True)
+            began = time.perf_counter()
+            thread.start()
+            received, buffer = 0, bytearray(1 << 20)
+            with contextlib.suppress(OSError):
+                while received < _STREAM_BYTES and (count := receiver.recv_into(buffer)):
+                    received += count
+            seconds = time.perf_counter() - began
+        thread.join()
+    return received / seconds if received else _USUAL_BANDWIDTH
+
+
+def _send(sender: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        sender.sendall(bytes(_STREAM_BYTES))

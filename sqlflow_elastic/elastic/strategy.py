@@ -1,0 +1,308 @@
+"""Where embedding tables are in a training: with every worker, or on servers.
+
+Known are the sizes of the model, what a batch names of each table, what a worker may take, and how fast bytes travel.
+From these follow bytes and time of a step, for each table in either place; the cheapest choice that has room is taken.
+Times are estimates for choosing, from constants that `benchmarks/choice.py` measures.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+from sqlflow_elastic.errors import JobError
+
+_MIB = 1 << 20
+#: What a worker takes beside its model: TensorFlow, its graphs, batches.
+WORKER_BYTES = 900 * _MIB
+#: What a server takes beside its rows.
+SERVER_BYTES = 150 * _MIB
+#: Of what a server's rows are expected to take, what it may take: they are not spread evenly, and an estimate.
+_HEADROOM = 1.5
+#: Weights, slots, gradients and sums of dense variables, in multiples of the weights beside slots.
+_DENSE_COPIES = 3.0
+#: Beside a row's numbers a server keeps its id, marks, and what it was before the last step.
+_ROW_OVERHEAD = 24
+#: Seconds that a worker takes to update one number of a row of a table that it holds, for each place of a batch …
+_LOCAL_SECONDS = 6e-9
+#: … a server, for a row of a lookup and for each of its numbers …
+_SERVED_ROW_SECONDS, _SERVED_SECONDS = 60e-9, 2.5e-9
+#: … and a worker to find the different ids of a batch, for each place.
+_UNIQUE_SECONDS = 20e-9
+#: What one round trip to a server costs a step beside its bytes.
+_ROUND_SECONDS = 0.4e-3
+#: The same for a sum over workers.
+_SUM_SECONDS = 0.15e-3
+#: A choice against what costs no servers has to gain this part of a step.
+_BETTER = 0.9
+
+
+@dataclass(frozen=True)
+class TableFacts:
+    """A table.
+
+    Attributes:
+        name: of its layer.
+        rows: ids are below this.
+        width: numbers of a row.
+        slots: that its optimizer keeps for each.
+        places: ids that a sample names.
+        unique: of batches of some sizes, how many different ids they name.
+        touched: rows that the data names.
+        servable: whether it can be on servers: its rows are drawn one by one, and its optimizer updates single rows.
+    """
+
+    name: str
+    rows: int
+    width: int
+    slots: int
+    places: int
+    unique: Mapping[int, float]
+    touched: float
+    servable: bool
+
+    @property
+    def row_bytes(self) -> int:
+        """Of a row with its slots."""
+        return 4 * self.width * (1 + self.slots)
+
+    def unique_in(self, samples: float) -> float:
+        """How many different ids so many samples name, between what is known."""
+        known = sorted(self.unique.items())
+        below = [(0, 0.0)] + [each for each in known if each[0] <= samples]
+        above = [each for each in known if each[0] >= samples]
+        if not above:
+            size, count = known[-1]
+            return min(self.rows, count * samples / size)
+        (low, low_count), (high, high_count) = below[-1], above[0]
+        part = 0.0 if high == low else (samples - low) / (high - low)
+        return low_count + part * (high_count - low_count)
+
+
+@dataclass(frozen=True)
+class ModelFacts:
+    """A model.
+
+    Attributes:
+        dense: numbers of all weights but the tables'.
+        slots: that optimizers keep for each, on average.
+        tables: all of them.
+    """
+
+    dense: int
+    slots: float
+    tables: Sequence[TableFacts]
+
+
+@dataclass(frozen=True)
+class MachineFacts:
+    """Where it is trained.
+
+    Attributes:
+        worker_memory: bytes that a worker may take.
+        bandwidth: bytes a second between two processes.
+    """
+
+    worker_memory: float
+    bandwidth: float
+
+
+@dataclass(frozen=True)
+class Option:
+    """A strategy, and what it would cost.
+
+    Attributes:
+        strategy: "allreduce" or "hybrid".
+        served: names of the tables that are on servers.
+        bytes: that a worker sends and receives in a step.
+        seconds: of a step, beside computing.
+        worker_memory: bytes that a worker takes.
+        why_not: why it cannot be taken; "" if it can.
+    """
+
+    strategy: str
+    served: tuple[str, ...]
+    bytes: float
+    seconds: float
+    worker_memory: float
+    why_not: str = ""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The choice.
+
+    Attributes:
+        strategy, served: see `Option`.
+        servers: how many; 0 for none.
+        server_memory: of each, in MiB.
+        workers: of the world that it was chosen for.
+        reason: in a sentence.
+        options: all that were looked at, the chosen one first.
+    """
+
+    strategy: str
+    served: tuple[str, ...]
+    servers: int
+    server_memory: int
+    workers: int
+    reason: str
+    options: tuple[Option, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON's types."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """The inverse of `to_json`. Raises: KeyError, TypeError: it is none."""
+        options = tuple(Option(**{**each, "served": tuple(each["served"])}) for each in data["options"])
+        return cls(**{**data, "served": tuple(data["served"]), "options": options})
+
+
+def choose(
+    model: ModelFacts, machine: MachineFacts, strategy: str, workers: int, batch_size: int, servers: int | None
+) -> Plan:
+    """Choose.
+
+    Args:
+        model: what is trained.
+        machine: on what.
+        strategy: "auto", or the one to take.
+        workers: of the largest world.
+        batch_size: samples of a step, all workers' together.
+        servers: how many there are to be; None for as many as the tables need.
+
+    Raises:
+        JobError: nothing has room.
+    """
+    local = _local(model, machine, workers, batch_size)
+    hybrid = _hybrid(model, machine, workers, batch_size)
+    options = [local] if hybrid is None else [local, hybrid]
+    possible = [option for option in options if not option.why_not and strategy in ("auto", option.strategy)]
+    if not possible:
+        raise JobError(_nothing(strategy, options))
+    best = possible[0]
+    if len(possible) > 1 and hybrid is not None and hybrid.seconds < local.seconds * _BETTER:
+        best = hybrid
+    count, memory = (0, 0) if not best.served else _servers(model, best, servers)
+    others = [option for option in options if option is not best]
+    return Plan(
+        best.strategy, best.served, count, memory, workers, _reason(best, others, strategy, workers), (best, *others)
+    )
+
+
+def _dense_bytes(model: ModelFacts) -> float:
+    return 4 * model.dense * (_DENSE_COPIES + model.slots)
+
+
+def _dense_step(model: ModelFacts, machine: MachineFacts, workers: int) -> tuple[float, float]:
+    """Bytes of a worker and seconds of a step for the sums of dense gradients."""
+    if workers == 1:
+        return 0.0, 0.0
+    size = 2 * (workers - 1) / workers * 4 * model.dense
+    return 2 * size, size / machine.bandwidth + _SUM_SECONDS
+
+
+def _local(model: ModelFacts, machine: MachineFacts, workers: int, batch_size: int) -> Option:
+    size, seconds = _dense_step(model, machine, workers)
+    memory = WORKER_BYTES + _dense_bytes(model)
+    for table in model.tables:
+        memory += table.rows * table.row_bytes
+        table_bytes, table_seconds = local_step(table, machine, workers, batch_size)
+        size, seconds = size + table_bytes, seconds + table_seconds
+    return Option("allreduce", (), size, seconds, memory, _too_much(memory, machine))
+
+
+def local_step(table: TableFacts, machine: MachineFacts, workers: int, batch_size: int) -> tuple[float, float]:
+    """Bytes of a worker and seconds of a step for a table that every worker holds: all get all rows of the batch."""
+    places = batch_size * table.places
+    update = places * table.width * (1 + table.slots) * _LOCAL_SECONDS
+    if workers == 1:
+        return 0.0, update
+    size = (workers - 1) / workers * places * (8 + 4 * table.width)
+    return 2 * size, size / machine.bandwidth + update + _SUM_SECONDS / 4
+
+
+def served_step(table: TableFacts, machine: MachineFacts, workers: int, batch_size: int) -> tuple[float, float]:
+    """Bytes of a worker and seconds of a step for a table on one server, beside the round trip."""
+    unique = table.unique_in(batch_size / workers)
+    size = unique * (4 + 2 * 4 * table.width)
+    row = _SERVED_ROW_SECONDS + table.width * (1 + table.slots) * _SERVED_SECONDS
+    seconds = (
+        workers * (size / machine.bandwidth + unique * row) + batch_size / workers * table.places * _UNIQUE_SECONDS
+    )
+    return size, seconds
+
+
+def _hybrid(model: ModelFacts, machine: MachineFacts, workers: int, batch_size: int) -> Option | None:
+    """The best choice of tables for servers; None without any that can be there."""
+    servable = [table for table in model.tables if table.servable]
+    if not servable:
+        return None
+
+    def gain(table: TableFacts) -> float:
+        return local_step(table, machine, workers, batch_size)[1] - served_step(table, machine, workers, batch_size)[1]
+
+    chosen = {table.name for table in servable if gain(table) > 0}
+    room = machine.worker_memory - WORKER_BYTES - _dense_bytes(model)
+    room -= sum(table.rows * table.row_bytes for table in model.tables if table.name not in chosen)
+    # What has no room goes to servers too, the largest first.
+    for table in sorted(servable, key=lambda each: -each.rows * each.row_bytes):
+        if room < 0 and table.name not in chosen:
+            chosen.add(table.name)
+            room += table.rows * table.row_bytes
+    if not chosen:
+        chosen = {table.name for table in servable}
+    size, seconds = _dense_step(model, machine, workers)
+    memory = WORKER_BYTES + _dense_bytes(model)
+    seconds += _ROUND_SECONDS
+    for table in model.tables:
+        served = table.name in chosen
+        step = served_step if served else local_step
+        table_bytes, table_seconds = step(table, machine, workers, batch_size)
+        size, seconds = size + table_bytes, seconds + table_seconds
+        memory += 0 if served else table.rows * table.row_bytes
+    served_names = tuple(table.name for table in model.tables if table.name in chosen)
+    return Option("hybrid", served_names, size, seconds, memory, _too_much(memory, machine))
+
+
+def _servers(model: ModelFacts, option: Option, asked: int | None) -> tuple[int, int]:
+    """How many servers, and the memory of each in MiB."""
+    rows = sum(
+        table.touched * (table.row_bytes + _ROW_OVERHEAD) + 4 * table.rows
+        for table in model.tables
+        if table.name in option.served
+    )
+    count = asked or 1
+    return count, math.ceil((rows / count * _HEADROOM + SERVER_BYTES) / _MIB)
+
+
+def _too_much(memory: float, machine: MachineFacts) -> str:
+    if memory <= machine.worker_memory:
+        return ""
+    return f"a worker would take {memory / _MIB:,.0f} MiB, and has {machine.worker_memory / _MIB:,.0f}"
+
+
+def _reason(best: Option, others: Sequence[Option], strategy: str, workers: int) -> str:
+    if strategy != "auto":
+        return f"train.strategy = {strategy}"
+    if not others:
+        return "no table could be on servers"
+    (other,) = others
+    if other.why_not:
+        return f"with {other.strategy} {other.why_not}"
+    what = "1 worker" if workers == 1 else f"{workers} workers"
+    return (
+        f"{best.seconds * 1e3:.2f} ms of a step of {what} beside computing, {other.strategy} {other.seconds * 1e3:.2f}"
+    )
+
+
+def _nothing(strategy: str, options: Sequence[Option]) -> str:
+    why = "; ".join(f"{option.strategy}: {option.why_not}" for option in options if option.why_not)
+    if strategy == "hybrid" and not any(option.strategy == "hybrid" for option in options):
+        return "train.strategy = hybrid: the model has no table that could be on servers"
+    return f"there is no room for the model ({why}): give workers more memory (train.worker_memory), or smaller tables"
