@@ -24,6 +24,7 @@ from sqlflow_elastic.elastic.comm import Communicator, WorldBroken
 from sqlflow_elastic.elastic.folder import JobFolder
 from sqlflow_elastic.elastic.membership.spec import Scaling
 from sqlflow_elastic.elastic.replica import Exchange
+from sqlflow_elastic.elastic.served import Tables
 from sqlflow_elastic.events import WorldChanged
 from sqlflow_elastic.jobs import Job, job_folder
 from sqlflow_elastic.jobs.request import JobKind, JobRequest
@@ -78,7 +79,13 @@ class Noting:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._trainer, name)
 
-    def run(self, world: Exchange | None, shares: tuple[float, ...], stop: Callable[[], bool]) -> bool:
+    def run(
+        self,
+        world: Exchange | None,
+        shares: tuple[float, ...],
+        stop: Callable[[], bool],
+        tables: Tables | None = None,
+    ) -> bool:
         version = world.place.version if isinstance(world, Communicator) else 0
         last = self._trainer.step
         self._note(Kind.BEGIN, version)
@@ -91,7 +98,7 @@ class Noting:
             return stop()
 
         try:
-            finished = self._trainer.run(world, shares, asked_between_steps)
+            finished = self._trainer.run(world, shares, asked_between_steps, tables)
         except WorldBroken:
             self._note(Kind.BROKEN, version)
             raise

@@ -94,8 +94,10 @@ def mirrored(case: str, batch_size: int, variant: Variant) -> list[Command]:
     ]
 
 
-def side_by_side(commands: Sequence[Command], seconds: float, deadline: float = 900.0) -> Speed:
-    """Their speed over so many seconds in which all of them trained. Then all are killed.
+def side_by_side(
+    commands: Sequence[Command], seconds: float, deadline: float = 900.0, helpers: Sequence[Command] = ()
+) -> Speed:
+    """Their speed over so many seconds in which all of them trained. Then all are killed, and their helpers too.
 
     Raises:
         RuntimeError: one ended before, or did not come so far within the deadline, in seconds; with what they printed.
@@ -108,10 +110,11 @@ def side_by_side(commands: Sequence[Command], seconds: float, deadline: float = 
                 stdout=subprocess.PIPE,
                 stderr=errors,
             )
-            for command in commands
+            for command in (*helpers, *commands)
         ]
         try:
-            return _speed([process.stdout for process in processes if process.stdout], seconds, deadline)
+            outputs = [process.stdout for process in processes[len(helpers) :] if process.stdout]
+            return _speed(outputs, seconds, deadline)
         except RuntimeError as error:
             errors.seek(0)
             raise RuntimeError(f"{error}\n{errors.read().decode(errors='replace')}") from None

@@ -43,8 +43,6 @@ class Config:
 
     Attributes:
         datasource: URL of the data source; None: a DuckDB file of the user's own, see `default_datasource`.
-        storage: folder of what is too large for a database: tables of trained models; None:
-            ``~/.local/share/sqlflow-elastic/models`` ($XDG_DATA_HOME in place of ``~/.local/share``).
         work_dir: folder of the jobs' folders; None: ``~/.local/state/sqlflow-elastic/jobs`` ($XDG_STATE_HOME in place
             of ``~/.local/state``).
         format: how the command prints rows: table, json or csv.
@@ -52,15 +50,17 @@ class Config:
         slots: how many processes of jobs run at once on this machine; None: one for each core.
         state_store: ``etcd://[user:password@]host:port/prefix``, where the states of jobs are kept; None: in their
             folders.
+        storage: folder of what is too large for a database: tables of trained models; None:
+            ``~/.local/share/sqlflow-elastic/models`` ($XDG_DATA_HOME in place of ``~/.local/share``).
     """
 
     datasource: str | None = field(default=None, repr=False)
-    storage: str | None = None
     work_dir: str | None = None
     format: str = "table"
     max_rows: int = 100
     slots: int | None = None
     state_store: str | None = field(default=None, repr=False)
+    storage: str | None = None
 
     @property
     def jobs_folder(self) -> Path:

@@ -12,8 +12,8 @@ from typing import Any
 from sqlflow_elastic.compiler.bind import Rows
 from sqlflow_elastic.compiler.network import Network
 from sqlflow_elastic.compiler.plan import Features
-from sqlflow_elastic.compiler.sizes import bytes_text, count
 from sqlflow_elastic.compiler.strategy import Table, strategy
+from sqlflow_elastic.elastic.sizes import bytes_text, count
 from sqlflow_elastic.jobs.request import JobRequest
 from sqlflow_elastic.models.features import (
     Bucket,
@@ -38,6 +38,8 @@ Explanation = list[tuple[str, str, str]]
 #: Numbers that a `TimeParts` becomes: the year, and month, day, weekday and hour as sine and cosine.
 TIME_PARTS = 9
 _FLOAT = 4
+#: Optimizers with a rule for single rows, so that tables can be on servers.
+_BY_ROWS = ("SGD", "Adagrad", "Adam", "RMSprop", "Ftrl")
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,9 @@ def explain(
     custom = network.family is Family.CUSTOM
     dense = None if custom else sum(layer.weights for layer in layers if layer.table is None)
     tables = [layer.table for layer in layers if layer.table is not None]
-    answer += strategy(request, attributes, dense, tables, about)
+    slots = sum(chosen.slots for chosen in network.optimizers.values()) / len(network.optimizers)
+    number = rows.sample.num_rows if rows.complete else None
+    answer += strategy(request, attributes, dense, slots, tables, number, about)
     answer += [("note", "", note) for note in notes]
     return answer
 
@@ -142,6 +146,8 @@ class _Sizes:
 
 def _layers(features: Features, network: Network, sizes: _Sizes) -> list[_Layer]:
     """The layers with weights, from the inputs on."""
+    if network.family in (Family.DEEPFM, Family.DCN):
+        return _crossed_layers(features, network, sizes)
     layers = []
     widths = {}
     for name, columns in features.columns.items():
@@ -151,22 +157,76 @@ def _layers(features: Features, network: Network, sizes: _Sizes) -> list[_Layer]
             plain = resolve(column, sizes.kinds)
             if isinstance(plain, Embedding):
                 ids = sizes.ids(plain.category)
-                table = Table(repr(column), ids, plain.size)
+                table = _table(repr(column), ids, plain.size, network, optimizer)
                 shape = f"{ids:,} ids x {plain.size}"
                 layers.append(_Layer(table.name, shape, ids * plain.size, optimizer, table=table))
     if network.family in (Family.LINEAR, Family.WIDE_DEEP):
         layers.append(_dense("outputs", widths[network.inputs[0]], network.outputs, next(iter(network.optimizers))))
     if network.family in (Family.DNN, Family.WIDE_DEEP):
         optimizer = list(network.optimizers)[-1]
-        width = widths[network.inputs[-1]]
-        for units in network.hidden_units:
-            layers.append(_dense(f"{network.activation} layer", width, units, optimizer))
-            if network.batch_norm:
-                layers.append(_Layer("batch normalisation", f"{units} scales and shifts", 2 * units, optimizer))
-                layers.append(_Layer("batch statistics", f"{units} means and variances", 2 * units, optimizer, False))
-            width = units
-        layers.append(_dense("outputs", width, network.outputs, optimizer))
+        hidden, width = _hidden_layers(network, widths[network.inputs[-1]], optimizer)
+        layers += [*hidden, _dense("outputs", width, network.outputs, optimizer)]
     return layers
+
+
+def _table(name: str, ids: int, size: int, network: Network, group: str) -> Table:
+    optimizer = network.optimizers[group]
+    return Table(name, ids, size, optimizer.slots, optimizer.name in _BY_ROWS)
+
+
+def _hidden_layers(network: Network, width: int, optimizer: str) -> tuple[list[_Layer], int]:
+    """The hidden layers over so many numbers, and how many come out of them."""
+    layers = []
+    for units in network.hidden_units:
+        layers.append(_dense(f"{network.activation} layer", width, units, optimizer))
+        if network.batch_norm:
+            layers.append(_Layer("batch normalisation", f"{units} scales and shifts", 2 * units, optimizer))
+            layers.append(_Layer("batch statistics", f"{units} means and variances", 2 * units, optimizer, False))
+        width = units
+    return layers, width
+
+
+def _crossed_layers(features: Features, network: Network, sizes: _Sizes) -> list[_Layer]:
+    """The layers of a network in which each category has a vector."""
+    (optimizer,) = network.optimizers
+    layers: list[_Layer] = []
+    numbers = vectors = 0
+    deepfm = network.family is Family.DEEPFM
+    for column in features.columns[network.inputs[0]]:
+        plain = resolve(column, sizes.kinds)
+        if not isinstance(plain, Embedding | Indicator):
+            numbers += sizes.width(column)
+            continue
+        category = plain.category
+        size = plain.size if isinstance(plain, Embedding) else network.embedding_size
+        ids = sizes.ids(category)
+        vectors += size
+        table = _table(repr(column), ids, size, network, optimizer)
+        layers.append(_Layer(table.name, f"{ids:,} ids x {size}", ids * size, optimizer, table=table))
+        if deepfm:
+            first = _table(f"weights of {table.name}", ids, network.outputs, network, optimizer)
+            shape = f"{ids:,} ids x {first.size}"
+            layers.append(_Layer(first.name, shape, ids * first.size, optimizer, table=first))
+    if deepfm:
+        if numbers:
+            shape = f"{numbers:,} x {network.embedding_size}"
+            layers.append(_Layer("vectors of numbers", shape, numbers * network.embedding_size, optimizer))
+            layers.append(_Layer("weights of numbers", f"{numbers:,}", numbers * network.outputs, optimizer))
+        layers.append(_Layer("bias", f"{network.outputs}", network.outputs, optimizer))
+        if network.outputs > 1:
+            weights = network.embedding_size * network.outputs
+            layers.append(_Layer("pairs", f"{network.embedding_size:,} x {network.outputs:,}", weights, optimizer))
+        hidden, width = _hidden_layers(network, vectors + numbers * network.embedding_size, optimizer)
+        return [*layers, *hidden, _dense("outputs", width, network.outputs, optimizer)]
+    width = numbers + vectors
+    rank = network.projection
+    for _ in range(network.cross_layers):
+        if rank is not None:
+            layers.append(_Layer("projection", f"{width:,} x {rank:,}", width * rank, optimizer))
+        layers.append(_dense("crossing layer", rank or width, width, optimizer))
+    hidden, last = _hidden_layers(network, width, optimizer)
+    outputs = _dense("outputs", last if network.stacked else width + last, network.outputs, optimizer)
+    return [*layers, *hidden, outputs]
 
 
 def _optimizer_of(name: str, network: Network) -> str:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from sqlflow_elastic.compiler.attributes import Attributes
 from sqlflow_elastic.compiler.labels import output_of
 from sqlflow_elastic.compiler.user_models import UserModel
-from sqlflow_elastic.models.features import ClassLabel, Label
+from sqlflow_elastic.models.features import ClassLabel, Column, Embedding, Label
 from sqlflow_elastic.models.zoo.declarations import Family, Model
 from sqlflow_elastic.models.zoo.losses import DEFAULTS, LOSSES, Output, loss
 from sqlflow_elastic.models.zoo.optimizers import optimizer
+
+_EMBEDDING_SIZE = 8
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,8 @@ class Network:
         optimizers: by the group of their attributes (``optimizer``, ``dnn_optimizer``).
         hidden_units, activation, dropout, batch_norm: of its hidden layers, if it has any.
         scale: deviation and mean of the numbers it says; None for classes.
+        embedding_size: numbers in a category's vector, where the network gives one to each.
+        cross_layers, projection, stacked: of a network that crosses its features.
         user: the user's model that it is, with the arguments for it.
     """
 
@@ -55,17 +59,27 @@ class Network:
     dropout: float = 0.0
     batch_norm: bool = False
     scale: tuple[float, float] | None = None
+    embedding_size: int = 8
+    cross_layers: int = 0
+    projection: int | None = None
+    stacked: bool = False
     user: UserModel | None = None
     arguments: Mapping[str, Any] | None = None
 
 
-def network_of(model: Model, attributes: Attributes, label: Label, scale: tuple[float, float] | None) -> Network:
-    """The network of a model. Raises: CompileError: the loss does not fit the label."""
+def network_of(
+    model: Model,
+    attributes: Attributes,
+    columns: Iterable[Column],
+    label: Label,
+    scale: tuple[float, float] | None,
+) -> Network:
+    """The network of a model over these columns. Raises: CompileError: the loss does not fit the label."""
     output = output_of(label)
     outputs = len(label.classes or ()) if output is Output.CLASSES and isinstance(label, ClassLabel) else 1
     values = {attribute.name: attribute.default for attribute in model.attributes} | dict(attributes.values)
-    layers = {}
-    if model.family in (Family.DNN, Family.WIDE_DEEP):
+    layers: dict[str, Any] = {}
+    if model.family in (Family.DNN, Family.WIDE_DEEP, Family.DEEPFM, Family.DCN):
         prefix = "model.dnn_" if model.family is Family.WIDE_DEEP else "model."
         layers = {
             "hidden_units": tuple(values[f"{prefix}hidden_units"]),
@@ -73,6 +87,12 @@ def network_of(model: Model, attributes: Attributes, label: Label, scale: tuple[
             "dropout": values[f"{prefix}dropout"] or 0.0,
             "batch_norm": values["model.batch_norm"],
         }
+    if model.family in (Family.DEEPFM, Family.DCN):
+        layers["embedding_size"] = values["model.embedding_size"] or _own_size(columns) or _EMBEDDING_SIZE
+    if model.family is Family.DCN:
+        layers["cross_layers"] = values["model.cross_layers"]
+        layers["projection"] = values["model.projection"]
+        layers["stacked"] = values["model.structure"] == "stacked"
     user = model if isinstance(model, UserModel) else None
     return Network(
         family=model.family,
@@ -86,6 +106,11 @@ def network_of(model: Model, attributes: Attributes, label: Label, scale: tuple[
         arguments=None if user is None else user_arguments(user, attributes.values, label),
         **layers,
     )
+
+
+def _own_size(columns: Iterable[Column]) -> int | None:
+    """The size of the first column that has one."""
+    return next((column.size for column in columns if isinstance(column, Embedding)), None)
 
 
 def _loss(attributes: Attributes, output: Output) -> str:

@@ -21,24 +21,23 @@ _DIRECT = {
     "train.save_checkpoints_steps": "checkpoint_steps",
     "train.verbose": "verbose",
     "train.wire_dtype": "wire_dtype",
-    "train.strategy": "strategy",
-    "train.num_ps": "servers",
     "train.worker_memory": "worker_memory",
 }
+
+#: What is asked of servers, which there are none of with every strategy.
+_OF_SERVERS = ("train.num_ps", "train.ps_cpu", "train.ps_memory")
 
 
 def train_settings(attributes: Attributes, rows: Rows) -> dict[str, Any]:
     """The arguments of `elastic.TrainSettings`: those that a person wants to see, and those that were given.
 
-    Raises: CompileError: early stopping without rows to measure.
+    Raises: CompileError: early stopping without rows to measure, or a strategy that is none.
     """
     values = attributes.values
     if values.get("train.patience") is not None and not _has_validation(attributes):
         message = "train.patience stops when validation gets no better, and there are no validation rows"
         raise attributes.error("train.patience", message, "add validation.fraction = 0.1, or validation.select")
-    if values.get("train.strategy") == "ps":
-        message = 'train.strategy = "ps", where each worker goes its own pace, is not available yet'
-        raise attributes.error("train.strategy", message, 'train.strategy = "hybrid" has tables on servers too')
+    strategy = _strategy(attributes)
     batch_size = values.get("train.batch_size") or default_batch_size(rows)
     settings = {
         "epochs": values.get("train.epoch") or default_epochs(rows, batch_size),
@@ -46,9 +45,45 @@ def train_settings(attributes: Attributes, rows: Rows) -> dict[str, Any]:
         "seed": values.get("train.seed", SEED),
     }
     settings |= {argument: values[name] for name, argument in _DIRECT.items() if name in values}
+    if strategy is not None:
+        settings["strategy"] = strategy
+    if values.get("train.num_ps"):
+        settings["servers"] = values["train.num_ps"]
     if values.get("train.log_every_n_iter"):
         settings["log_every_n_steps"] = values["train.log_every_n_iter"]
     return settings
+
+
+def _strategy(attributes: Attributes) -> str | None:
+    """What ``train.strategy``, ``train.sync`` and ``train.num_ps`` say together; None where none of them says it.
+
+    Raises: CompileError: they contradict each other, or say what is not available yet.
+    """
+    values = attributes.values
+    strategy: str | None = values.get("train.strategy")
+    together: bool | None = values.get("train.sync")
+    at = "train.strategy"
+    if together is False and strategy in ("allreduce", "hybrid"):
+        message = f'with train.strategy = "{strategy}" all workers take each step together, and train.sync is False'
+        raise attributes.error("train.sync", message, "leave train.sync away")
+    if together is False and strategy != "ps":
+        strategy, at = "ps", "train.sync"
+    if strategy == "ps" and together is True:
+        strategy = "hybrid"
+    if strategy == "ps":
+        message = f"{_said(attributes, at)}, where each worker goes its own pace, is not available yet"
+        raise attributes.error(at, message, 'train.strategy = "hybrid" has tables on servers too')
+    if values.get("train.num_ps") == 0:
+        if strategy == "hybrid":
+            message = f"{_said(attributes, 'train.strategy')} has tables on servers, and train.num_ps is 0"
+            raise attributes.error("train.num_ps", message, "leave train.num_ps away for as many as the tables need")
+        return "allreduce"
+    return strategy
+
+
+def _said(attributes: Attributes, name: str) -> str:
+    value = attributes.values[name]
+    return f'{name} = "{value}"' if isinstance(value, str) else f"{name} = {value}"
 
 
 def default_batch_size(rows: Rows) -> int:
@@ -75,6 +110,9 @@ def without_effect(attributes: Attributes) -> list[str]:
         given = [name for name in declared if name in attributes.values]
         if given:
             sentences.append(f"without effect {where}: {', '.join(given)}")
+    servers = [name for name in _OF_SERVERS if attributes.values.get(name)]
+    if servers and attributes.values.get("train.strategy") == "allreduce":
+        sentences.append(f"without effect without servers: {', '.join(servers)}")
     unused = [name for name in ("validation.metrics", "validation.steps") if name in attributes.values]
     if unused and not _has_validation(attributes):
         sentences.append(f"without effect without validation.fraction or validation.select: {', '.join(unused)}")

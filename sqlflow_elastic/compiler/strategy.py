@@ -1,18 +1,24 @@
-"""What EXPLAIN says of a training's workers: how many, what each does, and what they exchange in a step."""
+"""What EXPLAIN says of how a training is run: workers, what each does, where tables are, and what a step costs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sqlflow_elastic.compiler.request import asked_workers, few_rows
-from sqlflow_elastic.compiler.sizes import bytes_text, count
 from sqlflow_elastic.elastic.membership.spec import Scaling
+from sqlflow_elastic.elastic.sizes import bytes_text
+from sqlflow_elastic.elastic.strategy import (
+    USUAL_BANDWIDTH,
+    MachineFacts,
+    ModelFacts,
+    TableFacts,
+    choose,
+    worker_memory,
+)
+from sqlflow_elastic.errors import JobError
 from sqlflow_elastic.jobs.request import JobRequest
-
-_ID_BYTES = 8
-_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 _SCALING = {
     Scaling.FASTEST: "fastest: begins with one, and keeps as many workers as make training fastest",
@@ -22,15 +28,23 @@ _SCALING = {
 
 @dataclass(frozen=True)
 class Table:
-    """An embedding table: its name, its rows, and the numbers of each."""
+    """An embedding table: its name, its rows, the numbers of each, and those that the optimizer keeps beside each."""
 
     name: str
     ids: int
     size: int
+    slots: int
+    servable: bool
 
 
 def strategy(
-    request: JobRequest, values: Mapping[str, Any], dense: int | None, tables: Sequence[Table], about: str
+    request: JobRequest,
+    values: Mapping[str, Any],
+    dense: int | None,
+    slots: float,
+    tables: Sequence[Table],
+    rows: int | None,
+    about: str,
 ) -> list[tuple[str, str, str]]:
     """The rows of the part ``strategy``.
 
@@ -39,44 +53,77 @@ def strategy(
         values: the attributes given.
         dense: numbers that every step sums up over the workers: gradients of all weights but the tables', and batch
             statistics; None where they are known only when the network is built.
-        tables: the embedding tables, whose gradients travel as rows.
+        slots: numbers that optimizers keep beside each of them.
+        tables: the embedding tables.
+        rows: of the data; None if that is not known.
         about: stands before figures that are no more than a guess.
     """
     workers, batch_size = request.workers, request.batch_size or 1
-    rows = []
+    said = []
     if workers < asked_workers(values):
-        rows.append(("workers", f"at most {workers}: {few_rows(values, batch_size)[0]}"))
+        said.append(("workers", f"at most {workers}: {few_rows(values, batch_size)[0]}"))
     elif workers > 1:
-        rows.append(("workers", f"at most {workers}, as train.num_workers says"))
-    if workers == 1:
-        rows.append(("one process", "one worker: nothing has to be exchanged"))
+        said.append(("workers", f"at most {workers}, as train.num_workers says"))
+    if workers > 1:
+        said.append(("scaling", _SCALING[request.scaling]))
+        said.append(
+            ("rows", f"{_share(batch_size, workers)} of each batch of {batch_size} for each of {workers} workers")
+        )
+    if dense is None:
+        said.append(("choice", "made when the network is built and its weights are known"))
     else:
-        dtype = values.get("train.wire_dtype") or "float32"
-        share = f"{_share(batch_size, workers)} of each batch of {batch_size}"
-        rows.append(("scaling", _SCALING[request.scaling]))
-        rows.append(("rows", f"{share} for each of {workers} workers"))
-        rows.append(("allreduce", _allreduce(dense, workers, dtype, about)))
-        rows += [(table.name, _exchanged(table, batch_size, dtype)) for table in tables]
+        wire = 2 if values.get("train.wire_dtype") in ("bfloat16", "float16") else 4
+        said += _choice(request, values, ModelFacts(dense, slots, _facts(tables, batch_size, rows), wire), about)
     if request.slots > 1:
-        rows.append(("slots", f"{request.slots} for each worker"))
-    return [("strategy", item, detail) for item, detail in rows]
+        said.append(("slots", f"{request.slots} for each worker"))
+    return [("strategy", item, detail) for item, detail in said]
+
+
+def _choice(request: JobRequest, values: Mapping[str, Any], model: ModelFacts, about: str) -> Iterator[tuple[str, str]]:
+    """What would be chosen now; the job measures and counts before it chooses."""
+    batch_size = request.batch_size or 1
+    memory = worker_memory(request.worker_memory or None, request.workers)
+    machine = MachineFacts(memory, USUAL_BANDWIDTH)
+    asked = values.get("train.strategy", "auto")
+    try:
+        plan = choose(model, machine, asked, request.workers, batch_size, values.get("train.num_ps"))
+    except JobError as error:
+        yield "choice", f"none: {error}"
+        return
+    servers = "1 server" if plan.servers == 1 else f"{plan.servers} servers"
+    where = f", tables on {servers} of {plan.server_memory:,} MiB" if plan.servers else ""
+    yield "choice", f"{about}{plan.strategy}{where}: {plan.reason}"
+    for option in plan.options:
+        step = f"{bytes_text(option.bytes)} and {option.seconds * 1e3:.2f} ms of a step beside computing"
+        room = f"{bytes_text(option.worker_memory)} for a worker"
+        yield option.strategy, f"{about}{step}; {room}" + (f"; {option.why_not}" if option.why_not else "")
+    if model.tables:
+        yield (
+            "assumed",
+            "1 GB/s between processes, and different ids in a batch; the job measures both before it chooses",
+        )
+    if plan.served:
+        for table in model.tables:
+            yield table.name, "on servers" if table.name in plan.served else "with every worker"
+
+
+def _facts(tables: Sequence[Table], batch_size: int, rows: int | None) -> list[TableFacts]:
+    """Tables as a job would find them, if all ids of a batch were different."""
+    return [
+        TableFacts(
+            name=table.name,
+            rows=table.ids,
+            width=table.size,
+            slots=table.slots,
+            places=1,
+            unique={batch_size: float(min(batch_size, table.ids))},
+            touched=float(table.ids if rows is None else min(rows, table.ids)),
+            servable=table.servable,
+        )
+        for table in tables
+    ]
 
 
 def _share(batch_size: int, workers: int) -> str:
     least, rest = divmod(batch_size, workers)
     return f"{least} or {least + 1}" if rest else f"{least}"
-
-
-def _allreduce(dense: int | None, workers: int, dtype: str, about: str) -> str:
-    if dense is None:
-        return "the gradients of all weights, whose number is known when the network is built"
-    size = dense * _BYTES[dtype]
-    passed = bytes_text(2 * (workers - 1) * size / workers)
-    kind = "" if dtype == "float32" else f" as {dtype}"
-    return f"{about}{bytes_text(size)} of gradients{kind} a step; each of {workers} workers sends and receives {passed}"
-
-
-def _exchanged(table: Table, batch_size: int, dtype: str) -> str:
-    """Each row of the batch touches one row of the table for each of its values."""
-    row = bytes_text(_ID_BYTES + table.size * _BYTES[dtype])
-    return f"{row} for each value in a batch: {count(min(batch_size, table.ids), 'row')} where each row has one"

@@ -5,12 +5,10 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import keras
@@ -24,7 +22,15 @@ from sqlflow_elastic.elastic.optimizers import Optimizers
 from sqlflow_elastic.elastic.running import Run
 from sqlflow_elastic.elastic.served import IDS
 from sqlflow_elastic.elastic.settings import TrainSettings
-from sqlflow_elastic.elastic.strategy import MachineFacts, ModelFacts, Plan, TableFacts, choose
+from sqlflow_elastic.elastic.strategy import (
+    USUAL_BANDWIDTH,
+    MachineFacts,
+    ModelFacts,
+    Plan,
+    TableFacts,
+    choose,
+    worker_memory,
+)
 from sqlflow_elastic.elastic.tables.optimizers import row_optimizer
 from sqlflow_elastic.models.features.embedding import EmbeddingBag
 from sqlflow_elastic.models.features.encoder import Encoder
@@ -38,7 +44,6 @@ _LARGE_BYTES = 4 << 20
 _SAMPLES = 8
 _SAMPLED_ROWS = 200_000
 _STREAM_BYTES, _STREAM_SECONDS = 32 << 20, 0.1
-_USUAL_BANDWIDTH = 1e9
 
 
 class Planned:
@@ -79,7 +84,7 @@ class Planned:
             if not run.folder.strategy.exists():
                 facts = _facts(model, optimizers(model), dataset, settings)
                 workers = min(int(os.environ.get(MOST_VARIABLE, "1")), settings.batch_size)
-                machine = MachineFacts(_worker_memory(settings, workers), _bandwidth())
+                machine = MachineFacts(worker_memory(settings.worker_memory, workers), _bandwidth())
                 plan = choose(facts, machine, settings.strategy, workers, settings.batch_size, settings.servers)
                 write_json(run.folder.strategy, plan.to_json())
                 if plan.served:
@@ -118,7 +123,8 @@ def _facts(model: keras.Model, optimizers: Optimizers, dataset: ArrayDataset, se
     slots = [_slots(optimizer) for optimizer, _ in optimizers]
     rng = np.random.default_rng(settings.seed)
     tables = [_table_facts(layer, owners.get(id(layer.table)), dataset, settings, rng) for layer in bags]
-    return ModelFacts(dense, sum(slots) / max(1, len(slots)), tables)
+    wire = 2 if settings.wire_dtype in ("bfloat16", "float16") else 4
+    return ModelFacts(dense, sum(slots) / max(1, len(slots)), tables, wire)
 
 
 def _table_facts(
@@ -181,14 +187,6 @@ def _slots(optimizer: Any) -> int:
     return 2 if rule is None else len(rule.initial_slots)
 
 
-def _worker_memory(settings: TrainSettings, workers: int) -> float:
-    """Bytes that a worker may take."""
-    if settings.worker_memory is not None:
-        return float(settings.worker_memory << 20)
-    found = re.search(r"^MemTotal:\s+(\d+) kB", Path("/proc/meminfo").read_text(encoding="utf-8"), re.MULTILINE)
-    return (int(found[1]) << 10) * 0.8 / workers if found else float(4 << 30)
-
-
 def _bandwidth() -> float:
     """Bytes a second through a socket of this machine, measured in a tenth of a second at most."""
     with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as sender:
@@ -205,7 +203,7 @@ def _bandwidth() -> float:
                     received += count
             seconds = time.perf_counter() - began
         thread.join()
-    return received / seconds if received else _USUAL_BANDWIDTH
+    return received / seconds if received else USUAL_BANDWIDTH
 
 
 def _send(sender: socket.socket) -> None:

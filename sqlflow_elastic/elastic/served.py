@@ -236,11 +236,10 @@ class ServedTables:
 
     def rates(self) -> tuple[tf.Tensor, tf.Tensor]:
         """Of each table the learning rate, float64 [tables], and its optimizer's steps, int64 [tables]."""
-        rates = {id(each): tf.cast(each.learning_rate, tf.float64) for each in self._optimizers}
-        steps = {id(each): tf.cast(each.iterations.value, tf.int64) for each in self._optimizers}
+        optimizers: list[Any] = self._optimizers
         return (
-            tf.stack([rates[id(each)] for each in self._optimizers]),
-            tf.stack([steps[id(each)] for each in self._optimizers]),
+            tf.stack([tf.cast(each.learning_rate, tf.float64) for each in optimizers]),
+            tf.stack([tf.cast(each.iterations.value, tf.int64) for each in optimizers]),
         )
 
     def gradients(self, of: dict[int, Any], rows: Sequence[tf.Tensor]) -> list[tf.Tensor]:

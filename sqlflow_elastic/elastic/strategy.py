@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Self
 
 from sqlflow_elastic.errors import JobError
@@ -38,6 +40,10 @@ _ROUND_SECONDS = 0.4e-3
 _SUM_SECONDS = 0.15e-3
 #: A choice against what costs no servers has to gain this part of a step.
 _BETTER = 0.9
+
+
+#: Bytes a second between two processes where nobody has measured it.
+USUAL_BANDWIDTH = 1e9
 
 
 @dataclass(frozen=True)
@@ -90,11 +96,13 @@ class ModelFacts:
         dense: numbers of all weights but the tables'.
         slots: that optimizers keep for each, on average.
         tables: all of them.
+        wire: bytes in which a dense gradient's numbers travel.
     """
 
     dense: int
     slots: float
     tables: Sequence[TableFacts]
+    wire: int = 4
 
 
 @dataclass(frozen=True)
@@ -163,6 +171,14 @@ class Plan:
         return cls(**{**data, "served": tuple(data["served"]), "options": options})
 
 
+def worker_memory(asked: int | None, workers: int) -> float:
+    """Bytes that each of so many workers may take: what is asked for in MiB, or its part of this machine's memory."""
+    if asked is not None:
+        return float(asked * _MIB)
+    found = re.search(r"^MemTotal:\s+(\d+) kB", Path("/proc/meminfo").read_text(encoding="utf-8"), re.MULTILINE)
+    return (int(found[1]) << 10) * 0.8 / workers if found else 4096.0 * _MIB
+
+
 def choose(
     model: ModelFacts, machine: MachineFacts, strategy: str, workers: int, batch_size: int, servers: int | None
 ) -> Plan:
@@ -203,7 +219,7 @@ def _dense_step(model: ModelFacts, machine: MachineFacts, workers: int) -> tuple
     """Bytes of a worker and seconds of a step for the sums of dense gradients."""
     if workers == 1:
         return 0.0, 0.0
-    size = 2 * (workers - 1) / workers * 4 * model.dense
+    size = 2 * (workers - 1) / workers * model.wire * model.dense
     return 2 * size, size / machine.bandwidth + _SUM_SECONDS
 
 
@@ -295,6 +311,8 @@ def _reason(best: Option, others: Sequence[Option], strategy: str, workers: int)
     (other,) = others
     if other.why_not:
         return f"with {other.strategy} {other.why_not}"
+    if workers == 1 and not best.served:
+        return "one worker has room for all of it, and nothing has to be exchanged"
     what = "1 worker" if workers == 1 else f"{workers} workers"
     return (
         f"{best.seconds * 1e3:.2f} ms of a step of {what} beside computing, {other.strategy} {other.seconds * 1e3:.2f}"

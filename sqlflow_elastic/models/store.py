@@ -120,7 +120,7 @@ class ModelMetadata:
 
 
 def save_model(
-    source: Database, table: tuple[str, ...], metadata: ModelMetadata, artifact: Path, storage: Path
+    source: Database, table: tuple[str, ...], metadata: ModelMetadata, artifact: Path, storage: Path | None = None
 ) -> ModelMetadata:
     """Write a model, replacing an earlier one of that name; returns the metadata with what is set here.
 
@@ -128,14 +128,14 @@ def save_model(
         source, table: where.
         metadata: what is known of it.
         artifact: its file; its tables, if they are beside it, are moved.
-        storage: takes tables that are too large for the database.
+        storage: takes tables that are too large for the database; None for a model without any.
 
     Raises:
         DataSourceError: the table cannot be written, or is there and is not ours.
         ModelStoreError: tables cannot be written to the storage.
     """
     replaced = _tables(source, table)
-    tables, tables_size = store_tables(artifact, storage)
+    tables, tables_size = ("", 0) if storage is None else store_tables(artifact, storage)
     digest = hashlib.sha256()
     size = 0
     with artifact.open("rb") as file:

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from sqlflow_elastic.compiler.sizes import bytes_text
 from sqlflow_elastic.elastic.folder import JobFolder
+from sqlflow_elastic.elastic.sizes import bytes_text
 from sqlflow_elastic.events import WorldChanged
 from sqlflow_elastic.jobs.records import JobProcess, JobProgress, JobRecord, Stage
 

@@ -20,6 +20,8 @@ from sqlflow_elastic.elastic.folder import write_json
 from sqlflow_elastic.elastic.membership.messages import NO_STATE
 from sqlflow_elastic.elastic.replica import Exchange, Speeds
 from sqlflow_elastic.elastic.running import running
+from sqlflow_elastic.elastic.served import Tables
+from sqlflow_elastic.models.tables.spec import TableSpec
 
 _REPORT_SECONDS = 0.1
 
@@ -88,7 +90,17 @@ class Counting:
         self.step = int(buffers[0].view(np.int64)[0])
         self.counts = buffers[1].view(np.int64).copy()
 
-    def run(self, world: Exchange | None, shares: tuple[float, ...], stop: Callable[[], bool]) -> bool:
+    @property
+    def table_specs(self) -> list[TableSpec]:
+        return []
+
+    def run(
+        self,
+        world: Exchange | None,
+        shares: tuple[float, ...],
+        stop: Callable[[], bool],
+        tables: Tables | None = None,
+    ) -> bool:
         rank, size = (0, 1) if world is None else (world.place.rank, world.place.size)
         self.worlds.append(size)
         self._measured = (time.monotonic(), self.step)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -98,6 +99,10 @@ class Training:
         return weights_of(self.crew.models[member], tables)
 
 
+def reached(trainer: Any, step: int) -> bool:
+    return bool(trainer.step >= step)
+
+
 def assert_same(one: dict[str, Any], other: dict[str, Any], tolerance: float = 1e-4) -> None:
     assert set(one) == set(other)
     for name, weights in one.items():
@@ -164,7 +169,7 @@ def test_servers_come_and_go_between_two_steps(tmp_path: Path) -> None:
         for change in (("ps-1", "ps-2"), (), ("ps-3",)):
             stop_at = trainer.step + 5
             with servers.enter(trainer.table_specs, version=training.version + 1, step=trainer.step) as session:
-                assert not trainer.run(None, (), lambda stop_at=stop_at: trainer.step >= stop_at, session)
+                assert not trainer.run(None, (), functools.partial(reached, trainer, stop_at), session)
                 session.snapshot(trainer.step)
             training.version += 1
             if not change:

@@ -88,6 +88,7 @@ def test_all_that_a_job_says_of_itself_is_read(tmp_path: Path, store: str | None
                     JobProcess("worker_0", "running", 4711, since=10.5),
                     JobProcess("worker_1", "ended", 4712, -9, True, 12.0),
                 ),
+                plan=None,
                 metrics="127.0.0.1:9000",
             )
         }

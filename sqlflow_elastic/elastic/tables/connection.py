@@ -82,7 +82,7 @@ class Connection:
         Raises:
             OSError, ValueError: the worker is gone, is a stranger, or sends what makes no sense.
         """
-        messages = []
+        messages: list[Message] = []
         while True:
             if self._filled < len(self._incoming):
                 try:
@@ -111,7 +111,7 @@ class Connection:
             if not self._entered and (header.kind is not Kind.ENTER or header.length > MOST_ENTER_BYTES):
                 raise ValueError("a connection begins with entering a world")
             self._entered = True
-            self._incoming = memoryview(np.empty(header.length, np.uint8)).cast("B")
+            self._incoming = np.empty(header.length, np.uint8).data
             return None
         else:
             header, self._header = self._header, None

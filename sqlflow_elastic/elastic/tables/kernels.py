@@ -13,7 +13,7 @@ import numba
 _compiled = numba.njit(cache=True, nogil=True)
 
 
-@_compiled  # type: ignore[untyped-decorator]
+@_compiled
 def find(position_of: Any, ids: Any, positions: Any, id_of: Any, count: int) -> int:
     """Where ids are; those that are nowhere get the positions from ``count`` on. Returns how many rows there are then.
 
@@ -30,7 +30,7 @@ def find(position_of: Any, ids: Any, positions: Any, id_of: Any, count: int) -> 
     return count
 
 
-@_compiled  # type: ignore[untyped-decorator]
+@_compiled
 def read(rows: Any, positions: Any, out: Any) -> None:
     """The weights of rows; those of positions below 0 are left as they are."""
     for i in range(len(positions)):
@@ -40,7 +40,7 @@ def read(rows: Any, positions: Any, out: Any) -> None:
                 out[i, j] = rows[position, j]
 
 
-@_compiled  # type: ignore[untyped-decorator]
+@_compiled
 def add_up(positions: Any, gradients: Any, place_of: Any, unique: Any, sums: Any, count: int) -> int:
     """Add a worker's gradients to those of the workers before it.
 
@@ -61,7 +61,7 @@ def add_up(positions: Any, gradients: Any, place_of: Any, unique: Any, sums: Any
     return count
 
 
-@_compiled  # type: ignore[untyped-decorator]
+@_compiled
 def touch(rows: Any, unique: Any, before: Any, changed: Any, place_of: Any) -> None:
     """Before an update: keep the rows as they are, note that they change, and clear what `add_up` left."""
     for i in range(len(unique)):
@@ -72,7 +72,7 @@ def touch(rows: Any, unique: Any, before: Any, changed: Any, place_of: Any) -> N
             before[i, j] = rows[position, j]
 
 
-@_compiled  # type: ignore[untyped-decorator]
+@_compiled
 def sgd(rows: Any, unique: Any, gradients: Any, arguments: Any) -> None:
     """Without slots, or with momentum."""
     rate, momentum, nesterov = arguments
@@ -92,7 +92,7 @@ def sgd(rows: Any, unique: Any, gradients: Any, arguments: Any) -> None:
                     row[j] += velocity
 
 
-@_compiled  # type: ignore[untyped-decorator]
+@_compiled
 def adagrad(rows: Any, unique: Any, gradients: Any, arguments: Any) -> None:
     """One slot: the sum of squares."""
     rate, epsilon = arguments
@@ -105,7 +105,7 @@ def adagrad(rows: Any, unique: Any, gradients: Any, arguments: Any) -> None:
             row[j] -= rate * gradient / math.sqrt(row[width + j] + epsilon)
 
 
-@_compiled  # type: ignore[untyped-decorator]
+@_compiled
 def adam(rows: Any, unique: Any, gradients: Any, arguments: Any) -> None:
     """Two slots: the means of gradients and of their squares. ``rate`` has the corrections of their bias in it."""
     rate, rest_1, rest_2, epsilon = arguments
@@ -121,7 +121,7 @@ def adam(rows: Any, unique: Any, gradients: Any, arguments: Any) -> None:
             row[j] -= mean * rate / (math.sqrt(square) + epsilon)
 
 
-@_compiled  # type: ignore[untyped-decorator]
+@_compiled
 def rmsprop(rows: Any, unique: Any, gradients: Any, arguments: Any) -> None:
     """Slots: the mean of squares, then of momentum if there is any, then the mean of gradients if centered."""
     rate, rho, rest, momentum, epsilon, centered = arguments
@@ -147,7 +147,7 @@ def rmsprop(rows: Any, unique: Any, gradients: Any, arguments: Any) -> None:
             row[j] -= change
 
 
-@_compiled  # type: ignore[untyped-decorator]
+@_compiled
 def ftrl(rows: Any, unique: Any, gradients: Any, arguments: Any) -> None:
     """Two slots: the sum of squares, and the linear term."""
     rate, power, l1, l2_twice, shrinkage_twice = arguments

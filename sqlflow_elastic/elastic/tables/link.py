@@ -102,7 +102,7 @@ class Link:
                     self._header = Header.unpack(incoming)
                 except ValueError as error:
                     raise self._broken(str(error)) from None
-                self._incoming = memoryview(np.empty(self._header.length, np.uint8)).cast("B")
+                self._incoming = np.empty(self._header.length, np.uint8).data
                 continue
             header, self._header = self._header, None
             self._incoming = memoryview(bytearray(HEADER_BYTES))

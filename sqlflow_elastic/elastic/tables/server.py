@@ -211,13 +211,13 @@ class TableServer:
                 figures = np.array([self._snapshots.step, self.store.memory, self.store.rows], np.int64)
                 for member in list(self._members.values()):
                     self._send(member, message(Kind.APPLIED, reply.step, [figures]))
-            elif (member := self._members.get(reply.rank)) is not None:
+            elif (receiver := self._members.get(reply.rank)) is not None:
                 rows = [array for array in reply.rows if array.size]
                 if reply.early is not None:
-                    self._send(member, message(Kind.EARLY_ROWS, reply.step, [np.packbits(reply.early), *rows]))
+                    self._send(receiver, message(Kind.EARLY_ROWS, reply.step, [np.packbits(reply.early), *rows]))
                 else:
                     kind = Kind.LATE_ROWS if reply.late else Kind.ROWS
-                    self._send(member, message(kind, reply.step, rows))
+                    self._send(receiver, message(kind, reply.step, rows))
 
     def _begin_snapshot(self, connection: Connection, step: int) -> None:
         if step != self.store.step:

@@ -30,7 +30,8 @@ def shards_of(ids: NDArray[np.int64]) -> NDArray[np.int32]:
 def owners(names: Sequence[str]) -> NDArray[np.int32]:
     """The server of each shard: int32 [SHARDS], an index into ``names``, which are different. At least one name."""
     keys = np.array([[_weight(name, shard) for name in names] for shard in range(SHARDS)], np.uint64)
-    return keys.argmax(axis=1).astype(np.int32)
+    best: NDArray[np.int32] = keys.argmax(axis=1).astype(np.int32)
+    return best
 
 
 def _weight(name: str, shard: int) -> int:

@@ -45,7 +45,7 @@ class UniqueIds:
         return np.split(found[:total], np.cumsum(counts)[:-1]), places
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@numba.njit(cache=True, nogil=True)
 def _unique(ids: Any, starts: Any, tables: Any, bases: Any, found: Any, counts: Any, places: Any, slots: Any) -> int:
     """Open addressing: ``slots`` holds one more than a place among the category's ids in ``found``."""
     total = 0

@@ -204,6 +204,36 @@ class MultiHot(keras.layers.Layer):  # type: ignore[misc]
 
 
 @keras.saving.register_keras_serializable(PACKAGE)
+class NumberVectors(keras.layers.Layer):  # type: ignore[misc]
+    """Each number times a learned vector: float32 [batch, numbers] → [batch, numbers, size].
+
+    Args:
+        size: numbers in a vector.
+    """
+
+    def __init__(self, size: int, **options: Any) -> None:
+        super().__init__(**options)
+        self.size = size
+
+    def build(self, input_shape: Any) -> None:
+        """Make the vectors, float32 [numbers, size]."""
+        initializer = keras.initializers.TruncatedNormal(stddev=1 / math.sqrt(self.size))
+        self.vectors = self.add_weight(name="vectors", shape=(input_shape[-1], self.size), initializer=initializer)
+
+    def call(self, inputs: Any) -> Any:
+        """Multiply."""
+        return inputs[:, :, None] * self.vectors
+
+    def compute_output_shape(self, input_shape: Any) -> Any:
+        """[batch, numbers, size]."""
+        return (*input_shape, self.size)
+
+    def get_config(self) -> dict[str, Any]:
+        """The constructor's arguments."""
+        return {**super().get_config(), "size": self.size}
+
+
+@keras.saving.register_keras_serializable(PACKAGE)
 class AddBias(keras.layers.Layer):  # type: ignore[misc]
     """Adds a learned number to each place: float32 [batch, units] → the same."""
 

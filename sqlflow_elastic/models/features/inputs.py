@@ -18,7 +18,7 @@ from sqlflow_elastic.models.features.columns import (
     SeqCategoryId,
     TimeParts,
 )
-from sqlflow_elastic.models.features.embedding import AddBias, EmbeddingBag, MultiHot
+from sqlflow_elastic.models.features.embedding import AddBias, EmbeddingBag, MultiHot, NumberVectors
 from sqlflow_elastic.models.features.encoder import Encoder
 
 
@@ -75,18 +75,39 @@ class FeatureInputs:
                 named[key] = self._combined(column)
         return named
 
-    def linear(self, name: str = "feature_columns", units: int = 1) -> Any:
+    def embedded(self, size: int, name: str = "feature_columns") -> Any:
+        """Numbers and vectors of one input side by side, float32 [rows, width].
+
+        The ids of an `Indicator` have vectors of ``size`` numbers; those of an `Embedding` have its own size.
+        """
+        return _beside(self._numbers(name) + self._vectors(size, name))
+
+    def vectors(self, size: int, name: str = "feature_columns") -> Any:
+        """A vector for each category and for each number of one input, float32 [rows, vectors, size].
+
+        A category's are looked up by its ids and combined; a number's is the number times a vector that is learned.
+        """
+        vectors = [keras.layers.Reshape((1, size))(vector) for vector in self._vectors(size, name)]
+        numbers = self._numbers(name)
+        if numbers:
+            vectors.append(NumberVectors(size, name=self._unique("vectors_numbers"))(numbers[0]))
+        return _beside(vectors)
+
+    def linear(self, name: str = "feature_columns", units: int = 1, *, by_id: bool = False) -> Any:
         """A linear model of one input, float32 [rows, units]: weights times columns, and a bias; all start at zero.
 
-        An `Indicator` is never written out: the weights of the ids that are there are looked up and added.
+        An `Indicator` is never written out: the weights of the ids that are there are looked up and added. So are
+        those of an `Embedding`'s ids if ``by_id``; else its vector's numbers have weights.
         """
         columns = self._columns[name]
         terms = [
             self._looked_up(column.category, units, "sum", "zeros", "weights")
             for column in columns
-            if isinstance(column, Indicator)
+            if isinstance(column, Indicator) or (by_id and isinstance(column, Embedding))
         ]
-        numbers = self._numbers(name) + [self._combined(column) for column in columns if isinstance(column, Embedding)]
+        numbers = self._numbers(name)
+        if not by_id:
+            numbers += [self._combined(column) for column in columns if isinstance(column, Embedding)]
         if numbers:
             weigh = keras.layers.Dense(
                 units, use_bias=False, kernel_initializer="zeros", name=self._unique("weights_numbers")
@@ -102,6 +123,17 @@ class FeatureInputs:
         """The numbers of one input as at most one tensor, taken out of the array in one piece."""
         places = {place for c in self._columns[name] for place in _number_places(self._layout.numbers, c)}
         return [_take(self._arrays["numbers"], sorted(places))] if places else []
+
+    def _vectors(self, size: int, name: str) -> list[Any]:
+        """The vectors of the categories of one input, each [rows, size] (an `Embedding`'s own size)."""
+        vectors = []
+        for column in self._columns[name]:
+            if isinstance(column, Embedding):
+                combiner = column.combiner or "sum"
+                vectors.append(self._looked_up(column.category, column.size, combiner, column.initializer))
+            elif isinstance(column, Indicator):
+                vectors.append(self._looked_up(column.category, size, "sum", None))
+        return vectors
 
     def _combined(self, column: Column) -> Any:
         """An indicator or an embedding, [rows, width]."""

@@ -85,7 +85,12 @@ TRAIN: tuple[Attribute, ...] = (
         "auto",
         "Where embedding tables are: with every worker, or on servers.",
     ),
-    Attribute("train.num_ps", Integer(1), None, "Servers of tables; by default as many as the tables need."),
+    Attribute(
+        "train.sync", Boolean(), None, "Whether all workers take each step together; by default as the strategy says."
+    ),
+    Attribute(
+        "train.num_ps", Integer(0), None, "Servers of tables, 0 for none; by default as many as the tables need."
+    ),
     Attribute("train.ps_cpu", Number(0), 0, "Cores of a server: so many of the machine's slots, rounded up."),
     Attribute("train.ps_memory", Integer(1), None, "Memory of a server in MiB; by default what its tables need."),
     Attribute(
@@ -97,7 +102,6 @@ TRAIN: tuple[Attribute, ...] = (
     _cluster("train.evaluator_cpu", Number(0, edges="()"), "CPU cores of an evaluator process."),
     _cluster("train.evaluator_gpu", Integer(0), "GPUs of an evaluator process."),
     _cluster("train.evaluator_memory", Integer(1), "Memory of an evaluator process in megabytes."),
-    _cluster("train.sync", Boolean(), "Whether all workers take each step together."),
     _cluster("train.staleness", Integer(0), "How many steps a worker may be behind when training is not synchronous."),
     Attribute("train.num_boost_round", Integer(1), 10, "Trees to build.", effect=Effect.OTHER_MODELS),
     Attribute(

@@ -25,6 +25,8 @@ class Family(enum.Enum):
     DNN = "dnn"
     LINEAR = "linear"
     WIDE_DEEP = "wide_deep"
+    DEEPFM = "deepfm"
+    DCN = "dcn"
     CUSTOM = "custom"
 
 
@@ -33,7 +35,7 @@ class Task(enum.Enum):
 
     CLASS = "a class"
     NUMBER = "a number"
-    #: A user's own model: whatever its label is.
+    #: What its label is: a class, or a number.
     LABEL = "what the label is"
 
 
@@ -130,6 +132,51 @@ _WIDE_AND_DEEP = Model(
 )
 
 
+_HIDDEN_UNITS = Attribute(
+    "model.hidden_units",
+    ListOf(Integer(1), "layer sizes (integers of at least 1)"),
+    [128, 64],
+    "Sizes of the hidden layers, from the inputs on.",
+)
+_VECTORS = Attribute(
+    "model.embedding_size",
+    Integer(1),
+    None,
+    "Numbers in the vector of a category; by default as many as its EMBEDDING column has, else 8.",
+)
+_CROSSED = (_HIDDEN_UNITS, *_layers()[1:], _VECTORS, *_COMMON, *_CLASSES)
+
+_DEEPFM = Model(
+    "DeepFM",
+    "A linear model, products of each two features' vectors, and hidden layers over the vectors, added up.",
+    Family.DEEPFM,
+    Task.LABEL,
+    _CROSSED,
+)
+_DCN = Model(
+    "DCN",
+    "Layers that cross the features with each other, and hidden layers.",
+    Family.DCN,
+    Task.LABEL,
+    (
+        Attribute("model.cross_layers", Integer(1), 2, "How many layers cross the features."),
+        Attribute(
+            "model.projection",
+            Integer(1),
+            None,
+            "The rank of the crossing layers' matrices; by default they are whole.",
+        ),
+        Attribute(
+            "model.structure",
+            Choice(("parallel", "stacked")),
+            "parallel",
+            "Whether hidden layers stand beside the crossing ones, or on them.",
+        ),
+        *_CROSSED,
+    ),
+)
+
+
 def _pair(model: Model, name: str) -> tuple[Model, Model]:
     """The classifier and the regressor of one network."""
     return (
@@ -142,6 +189,8 @@ MODELS: tuple[Model, ...] = (
     *_pair(_DNN, "DNN"),
     *_pair(_LINEAR, "Linear"),
     *_pair(_WIDE_AND_DEEP, "DNNLinearCombined"),
+    _DEEPFM,
+    _DCN,
 )
 
 #: The attributes that every model of a user's has besides its own arguments.
@@ -150,7 +199,7 @@ USER_MODEL: tuple[Attribute, ...] = (*_COMMON, *_CLASSES)
 #: Models of the language that cannot be trained yet.
 # fmt: off
 LATER: tuple[str, ...] = (
-    "DeepFM", "DCN", "StackedBiLSTMClassifier", "RNNBasedTimeSeriesModel", "DeepEmbeddingClusterModel",
+    "StackedBiLSTMClassifier", "RNNBasedTimeSeriesModel", "DeepEmbeddingClusterModel",
     "AutoClassifier", "AutoRegressor", "GCN",
     "xgboost.gbtree", "xgboost.gblinear", "xgboost.dart", "xgboost.xgbclassifier", "xgboost.xgbregressor",
     "xgboost.xgbrfclassifier", "xgboost.xgbranker", "BoostedTreesClassifier", "BoostedTreesRegressor",

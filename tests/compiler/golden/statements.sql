@@ -38,6 +38,23 @@ COLUMN age, fare, EMBEDDING(ticket, 8) FOR dnn_feature_columns
 LABEL survived
 INTO combined;
 
+-- deepfm
+SELECT * FROM passengers
+TO TRAIN DeepFM
+WITH model.hidden_units = [32, 16], model.optimizer = Adagrad, optimizer.learning_rate = 0.05,
+    train.num_workers = 2, train.strategy = "hybrid", train.num_ps = 1
+COLUMN age, fare, CATEGORY_ID(pclass, 4), EMBEDDING(CATEGORY_HASH(ticket, 1000000), 16)
+LABEL survived
+INTO clicks;
+
+-- dcn
+SELECT * FROM passengers
+TO TRAIN DCN
+WITH model.cross_layers = 3, model.projection = 4, model.structure = stacked, model.dropout = 0.1
+COLUMN age, sex, EMBEDDING(ticket, 8)
+LABEL pclass
+INTO crossed;
+
 -- user_function
 SELECT age, fare, sex FROM passengers
 TO TRAIN tests.compiler.user_nets.residual WITH model.units = 8 LABEL sex INTO own;

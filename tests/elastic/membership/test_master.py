@@ -38,7 +38,17 @@ def test_the_first_one_that_is_warm_begins_alone() -> None:
     assert job.commands[-1] == Send(A, Prepare(1, 0, 1, f"{A}:1", planned=False))
     job.hears(A, Prepared(1, NO_STATE))
     assert job.commands[0] == Persist(
-        {"world": {"version": 1, "members": [A], "shares": [], "root": 0, "receivers": [], "step": NO_STATE}}
+        {
+            "world": {
+                "version": 1,
+                "members": [A],
+                "shares": [],
+                "root": 0,
+                "receivers": [],
+                "step": NO_STATE,
+                "servers": [],
+            }
+        }
     )
     assert job.commands[1] == Send(A, Commit(1, 0, (), NO_STATE))
 
