@@ -10,6 +10,7 @@ from typing import Any
 from sqlflow_elastic.compiler.bind import Rows, field_at
 from sqlflow_elastic.compiler.derive import derive, derived_category
 from sqlflow_elastic.compiler.program_text import ProgramText, did_you_mean, listing
+from sqlflow_elastic.errors import Span
 from sqlflow_elastic.language import ast
 from sqlflow_elastic.models.features import (
     Bucket,
@@ -57,6 +58,10 @@ class ColumnReader:
         program: the text, for errors.
         rows: the bound SELECT.
         label: the field that no column may read, or None.
+
+    Attributes:
+        notes: sentences about what was derived.
+        written: the columns that stand in the program, and where; the others are derived.
     """
 
     def __init__(self, program: ProgramText, rows: Rows, label: str | None) -> None:
@@ -64,6 +69,7 @@ class ColumnReader:
         self.rows = rows
         self.label = label
         self.notes: list[str] = []
+        self.written: dict[Column, Span] = {}
 
     def read(self, clause: ast.ColumnClause) -> list[Column]:
         """The columns of a clause, but for its ``*`` (see `remaining`)."""
@@ -126,6 +132,7 @@ class ColumnReader:
                 source = derived_category(source, self.rows.kinds[source], self.rows.sample[source])
             column = signature.column(**{first.name: source}, **values)
             self._check(column, call)
+            self.written.setdefault(column, call.span)
             yield column
 
     def _arguments(self, name: str, signature: Signature, call: ast.Call) -> dict[str, ast.Value]:

@@ -9,12 +9,11 @@ from typing import Any
 from sqlflow_elastic.compiler.attributes import Attributes
 from sqlflow_elastic.compiler.labels import output_of
 from sqlflow_elastic.compiler.user_models import UserModel
-from sqlflow_elastic.models.features import ClassLabel, Column, Embedding, Label
+from sqlflow_elastic.compiler.vectors import vector_size
+from sqlflow_elastic.models.features import ClassLabel, Column, Label
 from sqlflow_elastic.models.zoo.declarations import Family, Model
 from sqlflow_elastic.models.zoo.losses import DEFAULTS, LOSSES, Output, loss
 from sqlflow_elastic.models.zoo.optimizers import optimizer
-
-_EMBEDDING_SIZE = 8
 
 
 @dataclass(frozen=True)
@@ -88,7 +87,7 @@ def network_of(
             "batch_norm": values["model.batch_norm"],
         }
     if model.family in (Family.DEEPFM, Family.DCN):
-        layers["embedding_size"] = values["model.embedding_size"] or _own_size(columns) or _EMBEDDING_SIZE
+        layers["embedding_size"] = vector_size(attributes, columns)
     if model.family is Family.DCN:
         layers["cross_layers"] = values["model.cross_layers"]
         layers["projection"] = values["model.projection"]
@@ -106,11 +105,6 @@ def network_of(
         arguments=None if user is None else user_arguments(user, attributes.values, label),
         **layers,
     )
-
-
-def _own_size(columns: Iterable[Column]) -> int | None:
-    """The size of the first column that has one."""
-    return next((column.size for column in columns if isinstance(column, Embedding)), None)
 
 
 def _loss(attributes: Attributes, output: Output) -> str:

@@ -40,6 +40,7 @@ class Table:
 def strategy(
     request: JobRequest,
     values: Mapping[str, Any],
+    settings: Mapping[str, Any],
     dense: int | None,
     slots: float,
     tables: Sequence[Table],
@@ -51,6 +52,7 @@ def strategy(
     Args:
         request: what is asked of the job.
         values: the attributes given.
+        settings: the arguments of `elastic.TrainSettings`.
         dense: numbers that every step sums up over the workers: gradients of all weights but the tables', and batch
             statistics; None where they are known only when the network is built.
         slots: numbers that optimizers keep beside each of them.
@@ -73,20 +75,22 @@ def strategy(
         said.append(("choice", "made when the network is built and its weights are known"))
     else:
         wire = 2 if values.get("train.wire_dtype") in ("bfloat16", "float16") else 4
-        said += _choice(request, values, ModelFacts(dense, slots, _facts(tables, batch_size, rows), wire), about)
+        said += _choice(request, settings, ModelFacts(dense, slots, _facts(tables, batch_size, rows), wire), about)
     if request.slots > 1:
         said.append(("slots", f"{request.slots} for each worker"))
     return [("strategy", item, detail) for item, detail in said]
 
 
-def _choice(request: JobRequest, values: Mapping[str, Any], model: ModelFacts, about: str) -> Iterator[tuple[str, str]]:
+def _choice(
+    request: JobRequest, settings: Mapping[str, Any], model: ModelFacts, about: str
+) -> Iterator[tuple[str, str]]:
     """What would be chosen now; the job measures and counts before it chooses."""
     batch_size = request.batch_size or 1
     memory = worker_memory(request.worker_memory or None, request.workers)
     machine = MachineFacts(memory, USUAL_BANDWIDTH)
-    asked = values.get("train.strategy", "auto")
+    asked = settings.get("strategy", "auto")
     try:
-        plan = choose(model, machine, asked, request.workers, batch_size, values.get("train.num_ps"))
+        plan = choose(model, machine, asked, request.workers, batch_size, settings.get("servers"))
     except JobError as error:
         yield "choice", f"none: {error}"
         return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from sqlflow_elastic.compiler.attributes import AttributeReader, Attributes
@@ -13,19 +13,20 @@ from sqlflow_elastic.compiler.going_on import check_same_columns, check_same_lab
 from sqlflow_elastic.compiler.labels import LabelReader, scale_of
 from sqlflow_elastic.compiler.metrics import chosen_metrics
 from sqlflow_elastic.compiler.models import find_model
-from sqlflow_elastic.compiler.network import Network, network_of
+from sqlflow_elastic.compiler.network import network_of
 from sqlflow_elastic.compiler.plan import Features, TrainPlan
 from sqlflow_elastic.compiler.program_text import ProgramText, listing
 from sqlflow_elastic.compiler.render import render_train
 from sqlflow_elastic.compiler.request import few_rows, train_request
 from sqlflow_elastic.compiler.settings import class_weight, train_settings, without_effect
 from sqlflow_elastic.compiler.stored import Trained, check_features, check_into, load_trained
+from sqlflow_elastic.compiler.vectors import with_vectors
 from sqlflow_elastic.datasource.base import DataSource, Mark
 from sqlflow_elastic.errors import ParseError
 from sqlflow_elastic.language import ast, parse_query
-from sqlflow_elastic.models.features import Column, Embedding, Field, Label
+from sqlflow_elastic.models.features import Column, Field, Label
 from sqlflow_elastic.models.zoo.attributes import TRAIN, VALIDATION
-from sqlflow_elastic.models.zoo.declarations import Family, Model, Task
+from sqlflow_elastic.models.zoo.declarations import Model, Task
 from sqlflow_elastic.models.zoo.losses import Output, loss
 
 
@@ -43,7 +44,7 @@ def compile_train(program: ProgramText, statement: ast.Train, source: DataSource
     label = _label(program, statement, model, attributes, rows, source, trained)
     reader = ColumnReader(program, rows, label.field)
     if trained is None:
-        columns = _columns(program, statement, model, reader)
+        columns = with_vectors(model, attributes, reader, _columns(program, statement, model, reader))
         fields = _fields(rows, columns, label)
     else:
         check_features(program, rows, trained, statement.select.span)
@@ -53,7 +54,6 @@ def compile_train(program: ProgramText, statement: ast.Train, source: DataSource
     features = Features(fields, columns, label, _model_attributes(attributes, model), scale)
     every = [column for group in columns.values() for column in group]
     network = network_of(model, attributes, every, label, scale)
-    _check_vectors(program, statement, network, every)
     settings = train_settings(attributes, rows)
     metrics = chosen_metrics(attributes, network.output)
     validation = _validation(attributes, features, source)
@@ -94,17 +94,6 @@ def _check_required(program: ProgramText, statement: ast.Train, model: Model, at
         if attribute.required and attribute.name not in attributes.values:
             message = f"{model.name} needs {attribute.name}"
             raise program.error(statement.model.span, message, f"add WITH {attribute.name} = {attribute.kind.text}")
-
-
-def _check_vectors(program: ProgramText, statement: ast.Train, network: Network, columns: Sequence[Column]) -> None:
-    """Products of vectors need vectors of one size."""
-    if network.family is not Family.DEEPFM:
-        return
-    size = network.embedding_size
-    for column in columns:
-        if isinstance(column, Embedding) and column.size != size:
-            message = f"all vectors of DeepFM have one size, and {column!r} has {column.size} numbers, others {size}"
-            raise program.error(statement.model.span, message, f"say EMBEDDING(…, {size}) everywhere")
 
 
 def _model_attributes(attributes: Attributes, model: Model) -> dict[str, Any]:
