@@ -21,7 +21,7 @@ from sqlflow_elastic.elastic.optimizers import Optimizers
 from sqlflow_elastic.elastic.tables.optimizers import row_optimizer
 from sqlflow_elastic.elastic.tables.unique import UniqueIds
 from sqlflow_elastic.errors import JobError
-from sqlflow_elastic.models.features.embedding import EmbeddingBag, Given, given
+from sqlflow_elastic.models.features.embedding import EmbeddingBag, Given, given, look_up
 from sqlflow_elastic.models.tables.spec import Range, TableSpec
 
 #: The array of a dataset that the ids are in.
@@ -230,9 +230,16 @@ class ServedTables:
     # Graph code.
 
     def using(self, places: tf.Tensor, *rows: tf.Tensor) -> AbstractContextManager[None]:
-        """Within, the model's layers look up these rows."""
-        parts = [tf.split(tensor, spec.widths, axis=1) for tensor, spec in zip(rows, self.specs, strict=True)]
-        return given({bag.layer.name: Given(parts[bag.table][bag.part], places[:, bag.columns]) for bag in self._bags})
+        """Within, the model's layers look up these rows: all that have the same part of a table in one operation.
+
+        The model is called once, within the tape that takes the gradients, if any are taken.
+        """
+        vectors: dict[str, Given] = {}
+        for table, (spec, tensor) in enumerate(zip(self.specs, rows, strict=True)):
+            for part, of_part in enumerate(tf.split(tensor, spec.widths, axis=1)):
+                bags = [bag for bag in self._bags if (bag.table, bag.part) == (table, part)]
+                vectors |= _together(bags, of_part, places)
+        return given(vectors)
 
     def rates(self) -> tuple[tf.Tensor, tf.Tensor]:
         """Of each table the learning rate, float64 [tables], and its optimizer's steps, int64 [tables]."""
@@ -258,6 +265,23 @@ class ServedTables:
             tf.concat([_summed(slices.get((i, part), []), width, rows[i]) for part, width in enumerate(spec.widths)], 1)
             for i, spec in enumerate(self.specs)
         ]
+
+
+def _together(bags: Sequence[_Bag], rows: tf.Tensor, places: tf.Tensor) -> dict[str, Given]:
+    """What each layer is given, looked up when the first one asks; the gradient is the first one's."""
+    columns = tf.concat([places[:, bag.columns] for bag in bags], 1)
+    lengths = [bag.columns.stop - bag.columns.start for bag in bags]
+    found: list[tf.Tensor] = []
+
+    def vectors(index: int) -> Given:
+        def give(anchor: Any) -> tf.Tensor:
+            if not found:
+                found.extend(tf.split(look_up(anchor, rows, columns), lengths, axis=1))
+            return found[index]
+
+        return give
+
+    return {bag.layer.name: vectors(index) for index, bag in enumerate(bags)}
 
 
 def _summed(slices: Sequence[tf.IndexedSlices], width: int, rows: tf.Tensor) -> tf.Tensor:

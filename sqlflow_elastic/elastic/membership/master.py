@@ -317,7 +317,6 @@ class MasterMachine:
                 self._desk.commands.append(Tell(event))
             case messages.Needs():
                 self._servers.needs(message)
-                self._desk.staffing = True
 
     def _hear_server(self, server: Worker, message: messages.FromWorker, now: float) -> None:
         if self._ending.begun and isinstance(message, messages.Hello):

@@ -71,6 +71,7 @@ class Servers:
         if self._count != said.servers:
             self._memory = max(self._memory, memory)
         self._count, self._desk.plan = said.servers, said.plan
+        self._desk.staffing = True
         self._store()
         self._desk.persist({"plan": said.plan})
 

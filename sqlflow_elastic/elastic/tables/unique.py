@@ -34,7 +34,7 @@ class UniqueIds:
 
         Returns:
             The different ids of each table, each category's in the order in which they come; and for each place [b,
-            columns] where its id is among its table's.
+            columns] where its id is among its table's; -1 for an id below 0.
         """
         ids = np.ascontiguousarray(ids)
         found = np.empty(ids.size, np.int64)
@@ -57,6 +57,7 @@ def _unique(ids: Any, starts: Any, tables: Any, bases: Any, found: Any, counts: 
         table = tables[category]
         for row in range(ids.shape[0]):
             for column in range(starts[category], starts[category + 1]):
+                absent = ids[row, column] < 0
                 key = np.int64(max(ids[row, column], 0)) + base
                 mixed = np.uint64(key) * _MIX
                 slot = (mixed ^ (mixed >> np.uint64(29))) & mask
@@ -66,7 +67,7 @@ def _unique(ids: Any, starts: Any, tables: Any, bases: Any, found: Any, counts: 
                     found[total + count] = key
                     count += 1
                     slots[slot] = count
-                places[row, column] = counts[table] + slots[slot] - 1
+                places[row, column] = -1 if absent else counts[table] + slots[slot] - 1
         counts[table] += count
         total += count
     return total

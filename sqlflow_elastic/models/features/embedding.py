@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 import keras
 import numpy as np
@@ -17,26 +17,19 @@ from sqlflow_elastic.models.tables.initial import initial_rows
 from sqlflow_elastic.models.tables.initializers import initial_of
 from sqlflow_elastic.models.tables.spec import Part
 
-
-class Given(NamedTuple):
-    """The rows that a served table's layer looks up in a batch.
-
-    Attributes:
-        rows: [n, size].
-        places: int32 [batch, length]: where each of the layer's ids is in ``rows``; any place for an id of -1.
-    """
-
-    rows: tf.Tensor
-    places: tf.Tensor
-
+#: Gives a served table's layer, in a call of the model, the vectors of its ids: [batch, length, size], zeros for -1.
+Given: TypeAlias = Callable[[Any], Any]
 
 _GIVEN: ContextVar[Mapping[str, Given]] = ContextVar("given")
 
 
 @contextmanager
-def given(rows: Mapping[str, Given]) -> Iterator[None]:
-    """Within, layers of served tables have these rows, by the layers' names. For graph code."""
-    token = _GIVEN.set(rows)
+def given(vectors: Mapping[str, Given]) -> Iterator[None]:
+    """Within, layers of served tables have these vectors, by the layers' names. For graph code.
+
+    Each function takes the layer's variable, whose gradient is that of the vectors (see `look_up`).
+    """
+    token = _GIVEN.set(vectors)
     try:
         yield
     finally:
@@ -109,22 +102,24 @@ class EmbeddingBag(keras.layers.Layer):  # type: ignore[misc]
 
     def call(self, ids: Any, weights: Any = None) -> Any:
         """Look up and combine."""
+        served = _GIVEN.get()[self.name](self.table.value) if self.served else None
+        if served is not None and weights is None and self.combiner in (None, "sum"):
+            return self._summed(tf.cast(served, self.compute_dtype))
         present = tf.cast(ids >= 0, self.compute_dtype)
         factors = present if weights is None else present * tf.cast(weights, self.compute_dtype)
-        vectors = tf.cast(self._vectors(ids), self.compute_dtype) * factors[..., None]
-        if self.combiner is None:
-            return vectors
-        combined = tf.squeeze(vectors, 1) if ids.shape[1] == 1 else tf.reduce_sum(vectors, axis=1)
+        vectors = tf.gather(self.table.value, tf.maximum(ids, 0)) if served is None else served
+        combined = self._summed(tf.cast(vectors, self.compute_dtype) * factors[..., None])
         if self.combiner == "mean":
             return tf.math.divide_no_nan(combined, tf.reduce_sum(factors, axis=1, keepdims=True))
         if self.combiner == "sqrtn":
             return tf.math.divide_no_nan(combined, tf.sqrt(tf.reduce_sum(factors * factors, axis=1, keepdims=True)))
         return combined
 
-    def _vectors(self, ids: Any) -> Any:
-        if self.served:
-            return _look_up(self.table.value, *_GIVEN.get()[self.name])
-        return tf.gather(self.table.value, tf.maximum(ids, 0))
+    def _summed(self, vectors: Any) -> Any:
+        """[batch, length, size] → [batch, size], if they are combined at all."""
+        if self.combiner is None:
+            return vectors
+        return tf.squeeze(vectors, 1) if vectors.shape[1] == 1 else tf.reduce_sum(vectors, axis=1)
 
     def compute_mask(self, ids: Any, weights: Any = None, previous_mask: Any = None) -> Any:
         """Which steps there are, bool [batch, length]; None where vectors are combined."""
@@ -159,18 +154,23 @@ def _rows_of(part: Part, seed: int) -> Any:
     return initializer
 
 
-def _look_up(anchor: Any, rows: Any, places: Any) -> Any:
-    """Rows by their places, [batch, length, size]; their gradient is the anchor's."""
+def look_up(anchor: Any, rows: Any, places: Any) -> Any:
+    """Rows [n, size] by their places, int32 [batch, length]; zeros for a place below 0. → [batch, length, size].
+
+    The gradient of the rows is that of ``anchor``, the variable of a served table's layer: a `tf.IndexedSlices`.
+    """
+    present = tf.cast(places >= 0, rows.dtype)[..., None]
+    indices = tf.maximum(places, 0)
 
     @tf.custom_gradient  # type: ignore[untyped-decorator]
-    def look_up(anchor: Any) -> Any:
+    def gathered(anchor: Any) -> Any:
         def gradient(upstream: Any) -> Any:
-            values = tf.reshape(upstream, [-1, rows.shape[1]])
-            return tf.IndexedSlices(values, tf.reshape(places, [-1]), tf.constant((0, rows.shape[1])))
+            values = tf.reshape(upstream * present, [-1, rows.shape[1]])
+            return tf.IndexedSlices(values, tf.reshape(indices, [-1]), tf.constant((0, rows.shape[1])))
 
-        return tf.gather(rows, places), gradient
+        return tf.gather(rows, indices) * present, gradient
 
-    return look_up(anchor)
+    return gathered(anchor)
 
 
 @keras.saving.register_keras_serializable(PACKAGE)
