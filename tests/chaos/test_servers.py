@@ -1,0 +1,91 @@
+"""Workers, servers and masters of a training with tables on servers are killed at random; the model does not notice."""
+
+from __future__ import annotations
+
+import functools
+import random
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sqlflow_elastic.cluster import LocalCluster, Role
+from sqlflow_elastic.elastic.membership.spec import Scaling
+from sqlflow_elastic.events import Message
+from sqlflow_elastic.jobs.request import JobKind, JobRequest
+from tests.chaos import served_program
+from tests.chaos.traces import Traces
+from tests.chaos.trial import Trial
+
+ROOT = Path(__file__).parents[2]
+_KILLS = [Role.WORKER] * 6 + [Role.SERVER] * 4 + [Role.MASTER]
+
+
+@pytest.fixture
+def cluster(traces: Traces) -> Iterator[LocalCluster]:
+    """Its fork server has TensorFlow imported."""
+    with LocalCluster(slots=8) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
+    """The weights of a process that holds its tables, and trains alone."""
+    path = tmp_path_factory.mktemp("alone") / served_program.WEIGHTS
+    command = [sys.executable, "-m", "tests.chaos.served_program", str(path)]
+    subprocess.run(command, cwd=ROOT, check=True, timeout=120, capture_output=True)
+    return weights(path)
+
+
+def weights(path: Path) -> list[Any]:
+    with np.load(path) as file:
+        return [file[name] for name in sorted(file.files, key=lambda name: int(name[4:]))]
+
+
+class Served(Trial):
+    """A trial of a training with two servers, whose weights are kept."""
+
+    def __init__(self, cluster: LocalCluster, root: Path) -> None:
+        asked = JobRequest(
+            JobKind.TRAIN, "clicks", "", workers=3, batch_size=served_program.BATCH_SIZE, scaling=Scaling.ALL
+        )
+        super().__init__(cluster, root, served_program.program(2), asked)
+        self.weights: list[Any] = []
+
+    def _collect(self) -> None:
+        self.weights = weights(self.folder.summary.parent / served_program.WEIGHTS)
+
+    def has(self, role: Role) -> bool:
+        return bool(self.processes(role))
+
+    def said(self, text: str) -> bool:
+        return any(isinstance(event, Message) and text in event.text for event in self.events)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_each_sample_counts_once_whoever_dies(
+    cluster: LocalCluster, tmp_path: Path, expected: list[Any], seed: int
+) -> None:
+    chance = random.Random(seed)
+    roles = chance.sample(_KILLS, len(_KILLS))
+    pause = threading.Event()
+    with Served(cluster, tmp_path) as trial:
+        trial.until(lambda: bool(trial.members), "a worker trains")
+        for role in roles:
+            pause.wait(chance.uniform(0.0, 0.4))
+            while True:
+                trial.until(functools.partial(trial.has, role), f"a {role} runs")
+                struck = trial.processes(role)
+                if struck and trial.strike(chance.choice(struck), signal.SIGKILL):
+                    break
+        trial.succeeds()
+    assert trial.said("another server takes its place")
+    for trained, right in zip(trial.weights, expected, strict=True):
+        # A sample too many or too few moves weights by 1e-4; Keras has some constants in float32, servers have not.
+        np.testing.assert_allclose(trained, right, rtol=1e-5, atol=1e-7)
