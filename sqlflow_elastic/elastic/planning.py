@@ -161,7 +161,7 @@ def expected_unique(ids: Array, columns: Sequence[int], samples: int, rng: np.ra
     rows = len(ids)
     counts = []
     for _ in range(_SAMPLES):
-        chosen = np.sort(rng.integers(0, rows, min(samples, rows)))
+        chosen = np.sort(rng.choice(rows, min(samples, rows), replace=False, shuffle=False))
         counts.append(len(np.unique(ids[chosen][:, list(columns)])))
     return float(np.mean(counts))
 
