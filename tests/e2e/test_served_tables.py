@@ -1,0 +1,104 @@
+"""Whole statements over tables on servers: small ones end in the model, large ones in the storage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from sqlflow_elastic.cluster import LocalCluster
+from sqlflow_elastic.datasource import Mark, open_source
+from sqlflow_elastic.errors import ModelStoreError, SQLFlowError
+from sqlflow_elastic.events import Event, Message
+from sqlflow_elastic.session import Session
+
+WITH = """train.epoch = 20, train.batch_size = 64, train.num_workers = 2, train.scaling = "all",
+model.hidden_units = [16], model.optimizer = Adagrad, optimizer.learning_rate = 0.1"""
+#: A table of 16 numbers a row that is too large for a model in the database, and one that is not.
+LARGE, SMALL = 5_000_000, 20_000
+
+
+@pytest.fixture(scope="module")
+def storage(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("storage") / "models"
+
+
+@pytest.fixture(scope="module")
+def session(storage: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+    source = open_source("duckdb://")
+    rng = np.random.default_rng(0)
+    liking = rng.normal(size=200)
+    for name, rows in (("seen", 4_000), ("unseen", 1_000)):
+        person = rng.integers(0, 200, rows)
+        hour = rng.uniform(size=rows)
+        clicked = rng.random(rows) < 1 / (1 + np.exp(-(2 * liking[person] + hour - 0.5)))
+        columns: dict[str, Any] = {"person": person * 97, "hour": hour, "clicked": clicked.astype(np.int64)}
+        batch = pa.record_batch(columns)
+        source.write_table((name,), batch.schema, [batch], Mark.RESULT)
+    with (
+        LocalCluster(slots=4) as cluster,
+        Session(source, cluster, tmp_path_factory.mktemp("jobs"), storage=storage) as session,
+    ):
+        yield session
+
+
+def train(session: Session, rows: int, into: str, extra: str = "") -> list[Event]:
+    columns = f"COLUMN hour, EMBEDDING(CATEGORY_ID(person, {rows}), 16)"
+    statement = f"SELECT * FROM seen TO TRAIN DNNClassifier WITH {WITH}{extra} {columns} LABEL clicked INTO {into}"
+    return list(session.execute(statement))
+
+
+def auc(session: Session, model: str) -> float:
+    session.sql(f"SELECT * FROM unseen TO EVALUATE {model} WITH validation.metrics = AUC LABEL clicked INTO scores")
+    return float(session.sql("SELECT auc FROM scores")["auc"].to_pylist()[0])
+
+
+def properties(session: Session, model: str) -> dict[str, str]:
+    found = session.sql(f"DESCRIBE MODEL {model}")
+    return dict(zip(found["Property"].to_pylist(), found["Value"].to_pylist(), strict=True))
+
+
+def test_a_small_table_ends_in_the_model(session: Session, storage: Path) -> None:
+    train(session, SMALL, "small", ', train.strategy = "hybrid"')
+    assert not storage.exists()
+    said = properties(session, "small")
+    assert said["strategy"].startswith("hybrid, tables on 1 server")
+    assert "tables" not in said
+    assert auc(session, "small") > 0.8
+    train(session, SMALL, "held", ', train.strategy = "allreduce"')
+    # Where tables are does not change the model.
+    assert auc(session, "held") == pytest.approx(auc(session, "small"), abs=1e-3)
+
+
+def test_a_large_table_ends_in_the_storage_and_goes_with_its_model(session: Session, storage: Path) -> None:
+    # A worker of 1,100 MiB has no room for it: nobody has to ask for servers.
+    told = train(session, LARGE, "big", ", train.worker_memory = 1200")
+    assert any(isinstance(event, Message) and "tables are on 1 server" in event.text for event in told)
+    said = properties(session, "big")
+    (folder,) = storage.iterdir()
+    assert said["tables"].endswith(f"bytes in {folder}")
+    # Only rows that were trained are there.
+    assert sum(path.stat().st_size for path in folder.iterdir()) < 1 << 20
+    assert auc(session, "big") > 0.8
+    session.sql("SELECT person + 1 AS person, hour FROM unseen LIMIT 20 TO PREDICT guesses.clicked USING big")
+    assert session.sql("SELECT count(*) AS n FROM guesses WHERE clicked IN (0, 1)")["n"].to_pylist() == [20]
+    with pytest.raises(SQLFlowError, match="too large"):
+        session.export("big", storage.parent / "exported")
+    train(session, LARGE, "big", ", train.worker_memory = 1200")
+    (after,) = storage.iterdir()
+    assert after != folder
+    session.sql("DROP MODEL big")
+    assert list(storage.iterdir()) == []
+
+
+def test_missing_tables_are_told(session: Session, storage: Path) -> None:
+    train(session, LARGE, "lost", ", train.worker_memory = 1200")
+    (folder,) = storage.iterdir()
+    folder.rename(folder.with_name("elsewhere"))
+    with pytest.raises(ModelStoreError, match="tables are missing"):
+        auc(session, "lost")
+    session.sql("DROP MODEL lost")
