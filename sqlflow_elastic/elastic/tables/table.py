@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sqlflow_elastic.elastic.tables import kernels
+from sqlflow_elastic.elastic.tables.drawing import draw_rows
 from sqlflow_elastic.elastic.tables.memory import lazy_zeros
 from sqlflow_elastic.elastic.tables.rules import RowRule
 from sqlflow_elastic.elastic.tables.sharding import shards_of
@@ -105,7 +106,7 @@ class Table:
         kernels.read(self._rows, positions, out)
         lacking = np.flatnonzero(positions < 0)
         if len(lacking):
-            out[lacking] = self._first(ids[lacking])
+            out[lacking] = first_rows(self.spec, ids[lacking])
         return out
 
     def update(
@@ -188,10 +189,7 @@ class Table:
         width = self.spec.width
         for first in range(start, stop, _BLOCK):
             block = slice(first, min(first + _BLOCK, stop))
-            self._rows[block, :width] = self._first(self._id_of[block])
+            draw_rows(self.spec, self._id_of[block], self._rows[block])
             for slot, value in enumerate(self.spec.optimizer.initial_slots):
                 self._rows[block, width * (slot + 1) : width * (slot + 2)] = value
             self._changed[block] = 1
-
-    def _first(self, ids: Ids) -> Numbers:
-        return first_rows(self.spec, ids)

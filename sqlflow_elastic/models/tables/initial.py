@@ -40,8 +40,10 @@ _C = (
 )
 _D = (0.007784695709041462, 0.3224671290700398, 2.445134137142996, 3.754408661907416)
 _CENTRAL = 0.02425
+#: Numerator and denominator of the normal quantile in the middle, but for the last coefficient of the latter, 1.
+CENTRAL = (_A, _B)
 #: The part of a normal distribution below two deviations under its mean.
-_BELOW_TWO = 0.022750131948179195
+BELOW_TWO = 0.022750131948179195
 
 
 def first_rows(spec: TableSpec, ids: NDArray[np.int64]) -> NDArray[Any]:
@@ -76,7 +78,7 @@ def initial_rows(part: Part, seed: int, ids: NDArray[np.int64], dtype: Any) -> N
     if initial.distribution is Distribution.CONSTANT:
         rows[...] = initial.a
         return rows
-    key = _mixed(np.uint64((seed + int(_GOLDEN) * (part.stream + 1)) % 2**64))
+    key = key_of(part, seed)
     columns = np.arange(part.width, dtype=np.uint64)
     block = max(1, _BLOCK // part.width)
     for start in range(0, len(ids), block):
@@ -85,6 +87,12 @@ def initial_rows(part: Part, seed: int, ids: NDArray[np.int64], dtype: Any) -> N
         uniform = ((bits >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
         rows[start : start + block] = _distributed(initial.distribution, initial.a, initial.b, uniform)
     return rows
+
+
+def key_of(part: Part, seed: int) -> np.uint64:
+    """What all random numbers of a part are drawn with."""
+    key: np.uint64 = _mixed(np.uint64((seed + int(_GOLDEN) * (part.stream + 1)) % 2**64))
+    return key
 
 
 def _mixed(bits: Any) -> Any:
@@ -98,7 +106,7 @@ def _distributed(distribution: Distribution, a: float, b: float, uniform: NDArra
     if distribution is Distribution.UNIFORM:
         return a + (b - a) * uniform
     if distribution is Distribution.TRUNCATED:
-        return a + b * _central(_BELOW_TWO + (1.0 - 2.0 * _BELOW_TWO) * uniform)
+        return a + b * _central(BELOW_TWO + (1.0 - 2.0 * BELOW_TWO) * uniform)
     deviations = _central(uniform)
     for low, sign in ((uniform < _CENTRAL, 1.0), (uniform > 1.0 - _CENTRAL, -1.0)):
         tail = uniform[low] if sign > 0 else 1.0 - uniform[low]

@@ -85,6 +85,16 @@ def test_a_row_begins_the_same_whenever_and_wherever() -> None:
     assert len(np.unique(whole)) == whole.size
 
 
+@pytest.mark.parametrize("distribution", Distribution)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_servers_draw_what_a_worker_would_draw(distribution: Distribution, dtype: str) -> None:
+    parts = [Part(5, Initial(distribution, -0.3, 0.7), 2), Part(1, Initial(Distribution.CONSTANT, 0.5), 3)]
+    spec = TableSpec("t", (Range("r", 3_000, tuple(parts)), Range("s", 2_000, tuple(parts[:2]))), SGD, dtype, 5)
+    ids = np.random.default_rng(0).permutation(5_000)
+    drawn = Table(spec)
+    np.testing.assert_array_equal(drawn.read(drawn.find(ids)), first_rows(spec, ids))
+
+
 @pytest.mark.parametrize(
     ("distribution", "deviation"),
     [(Distribution.UNIFORM, 2 / 12**0.5), (Distribution.NORMAL, 1.0), (Distribution.TRUNCATED, 0.8796)],
