@@ -142,10 +142,11 @@ _VECTORS = Attribute(
     "model.embedding_size",
     Integer(1),
     None,
-    "Numbers in the vector of a category; by default as many as its EMBEDDING column has, else 8.",
+    "Numbers in the vector of a category; by default as many as the first EMBEDDING in COLUMN has, else 8.",
 )
 _CROSSED = (_HIDDEN_UNITS, *_layers()[1:], _VECTORS, *_COMMON, *_CLASSES)
 
+#: Guo, Tang, Ye, Li and He, "DeepFM: a factorization-machine based neural network for CTR prediction", 2017.
 _DEEPFM = Model(
     "DeepFM",
     "A linear model, products of each two features' vectors, and hidden layers over the vectors, added up.",
@@ -153,6 +154,7 @@ _DEEPFM = Model(
     Task.LABEL,
     _CROSSED,
 )
+#: Wang, Shivanna, Cheng, Jain, Lin, Hong and Chi, "DCN V2: improved deep & cross network", 2021.
 _DCN = Model(
     "DCN",
     "Layers that cross the features with each other, and hidden layers.",

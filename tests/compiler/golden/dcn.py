@@ -25,7 +25,7 @@ LABEL = ClassLabel("pclass", classes=[1, 2, 3])
 
 
 def build_model(inputs: FeatureInputs) -> keras.Model:
-    """Layers that cross all features with each other, and hidden layers on them; a logit for each class."""
+    """Layers that cross all features (Wang et al. 2021), and hidden layers on them; a logit for each class."""
     features = inputs.embedded(8, "feature_columns")
     width = features.shape[-1]
     crossed = features

@@ -39,7 +39,7 @@ LABEL = ClassLabel("survived", classes=[0, 1])
 
 
 def build_model(inputs: FeatureInputs) -> keras.Model:
-    """A factorization machine and hidden layers over the same vectors, added up; one logit a row."""
+    """A factorization machine and hidden layers over the same vectors (Guo et al. 2017), added up; one logit a row."""
     linear = inputs.linear("feature_columns", 1, by_id=True)
     vectors = inputs.vectors(16, "feature_columns")
     # The products of each two vectors, added up: half of what squares of sums have more than sums of squares.
