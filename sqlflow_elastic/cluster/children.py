@@ -33,6 +33,7 @@ from sqlflow_elastic.errors import JobError
 
 #: How often processes with a limit are weighed.
 _WEIGH_SECONDS = 0.2
+_PAGE = os.sysconf("SC_PAGE_SIZE")
 _GONE_SECONDS = 10.0
 _FORKED = ("program", "module", "arguments", "log", "directory", "environment", "descriptors")
 
@@ -262,19 +263,15 @@ class Children:
 
 def _takes_more(pid: int | None, limit: int) -> bool:
     """Whether a process has more bytes than so many that no other one shares."""
-    # What is shared counts here too, but it is cheap: most processes need no closer look.
-    if _kilobytes(pid, "status", "RssAnon") << 10 <= limit:
-        return False
-    return _kilobytes(pid, "smaps_rollup", "Private_Dirty") << 10 > limit
-
-
-def _kilobytes(pid: int | None, file: str, name: str) -> int:
     try:
-        text = Path(f"/proc/{pid}/{file}").read_text(encoding="utf-8")
-    except OSError:
-        return 0
-    found = re.search(rf"^{name}:\s+(\d+) kB", text, re.MULTILINE)
-    return int(found[1]) if found else 0
+        # What is shared with the fork server counts here too, but it is cheap: most processes need no closer look.
+        resident, files = map(int, Path(f"/proc/{pid}/statm").read_bytes().split()[1:3])
+        if (resident - files) * _PAGE <= limit:
+            return False
+        own = re.search(rb"^Private_Dirty:\s+(\d+) kB", Path(f"/proc/{pid}/smaps_rollup").read_bytes(), re.MULTILINE)
+    except (OSError, ValueError):  # it has just ended
+        return False
+    return own is not None and int(own[1]) << 10 > limit
 
 
 def _see_the_end(pids: Sequence[int]) -> None:

@@ -83,6 +83,10 @@ class House:
     def kill(self, key: Key) -> list[Command]:
         return self.carry_out(self.scheduler.kill(key, self.now()))
 
+    def fill(self, key: Key) -> list[Command]:
+        """It takes more memory than it may."""
+        return self.carry_out(self.scheduler.out_of_memory(key, self.now()))
+
     def forget(self, job: str) -> list[Command]:
         self.over.add(job)
         return self.carry_out(self.scheduler.forget(job, self.now()))
@@ -266,6 +270,30 @@ def test_a_waiting_process_that_is_terminated_was_killed(house: House) -> None:
     assert started(house.end(("running", "all"), 0)) == []
 
 
+def test_one_that_takes_too_much_memory_is_killed_once_and_that_is_told(house: House) -> None:
+    house.submit(("job", "large"))
+    house.fill(("job", "large"))
+    assert house.killed == {("job", "large")}
+    assert house.fill(("job", "large")) == []
+    house.end(("job", "large"), -9)
+    assert house.status["job", "large"].out_of_memory
+    assert house.fill(("job", "large")) == []
+
+
+def test_one_that_was_killed_before_did_not_end_for_its_memory(house: House) -> None:
+    house.submit(("job", "large"))
+    house.kill(("job", "large"))
+    assert house.fill(("job", "large")) == []
+    house.end(("job", "large"), -9)
+    assert not house.status["job", "large"].out_of_memory
+
+
+def test_servers_that_take_no_slot_are_not_preempted(house: House) -> None:
+    house.submit(("job", "ps-0"), 0, 0, Role.SERVER)
+    fill(house, ("low", 4, 0))
+    assert preempted(house.submit(("job", "urgent"), 4, 9)) == ["low"]
+
+
 def test_a_name_is_used_once(house: House) -> None:
     house.submit(("job", "one"))
     house.end(("job", "one"), 0)
@@ -311,11 +339,11 @@ SUBMIT = st.tuples(
     st.sampled_from(JOBS),
     st.sampled_from([0, 1, 1, 1, 2, 3, 9]),
     st.integers(0, 3),
-    st.sampled_from([Role.WORKER, Role.WORKER, Role.PROGRAM, Role.MASTER]),
+    st.sampled_from([Role.WORKER, Role.WORKER, Role.SERVER, Role.PROGRAM, Role.MASTER]),
 )
 EVENTS = st.one_of(
     *[SUBMIT] * 6,
-    st.tuples(st.sampled_from(["end", "end", "terminate", "kill"]), st.integers(0, 10)),
+    st.tuples(st.sampled_from(["end", "end", "terminate", "kill", "fill"]), st.integers(0, 10)),
     st.one_of(
         st.tuples(st.sampled_from(["ready", "ready", "lose", "fail"]), st.integers(0, 10)),
         st.tuples(st.just("forget"), st.sampled_from(JOBS[1:])),
@@ -356,6 +384,8 @@ def play(house: House, number: int, event: str, values: list[str]) -> None:
             house.terminate(alive[int(which) % len(alive)])
         case "kill", which if alive:
             house.kill(alive[int(which) % len(alive)])
+        case "fill", which if alive:
+            house.fill(alive[int(which) % len(alive)])
         case "ready", _ if not house.is_ready:
             house.ready()
         case "lose", _ if house.is_ready:
