@@ -38,7 +38,10 @@ def test_the_nearer_wins(user_file: Path, monkeypatch: pytest.MonkeyPatch) -> No
     ("text", "message"),
     [
         ("datasourse = 'x'", "unknown setting 'datasourse'; did you mean 'datasource'?"),
-        ("zzz = 1", "unknown setting 'zzz'; known are datasource, work_dir, format, max_rows, slots, state_store"),
+        (
+            "zzz = 1",
+            "unknown setting 'zzz'; known are datasource, work_dir, format, max_rows, slots, state_store, storage",
+        ),
         ("datasource = 1", "datasource must be a text"),
         ("max_rows = -1", "max_rows must be an integer of at least 0"),
         ("max_rows = true", "max_rows must be an integer of at least 0"),

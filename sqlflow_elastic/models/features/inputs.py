@@ -18,7 +18,7 @@ from sqlflow_elastic.models.features.columns import (
     SeqCategoryId,
     TimeParts,
 )
-from sqlflow_elastic.models.features.embedding import AddBias, EmbeddingBag, MultiHot, NumberVectors
+from sqlflow_elastic.models.features.embedding import SMALL, AddBias, EmbeddingBag, MultiHot, NumberVectors
 from sqlflow_elastic.models.features.encoder import Encoder
 
 
@@ -86,8 +86,9 @@ class FeatureInputs:
         """A vector for each category and for each number of one input, float32 [rows, vectors, size].
 
         A category's are looked up by its ids and combined; a number's is the number times a vector that is learned.
+        They begin small, but for those of an `Embedding` that says how.
         """
-        vectors = [keras.layers.Reshape((1, size))(vector) for vector in self._vectors(size, name)]
+        vectors = [keras.layers.Reshape((1, size))(vector) for vector in self._vectors(size, name, SMALL)]
         numbers = self._numbers(name)
         if numbers:
             vectors.append(NumberVectors(size, name=self._unique("vectors_numbers"))(numbers[0]))
@@ -124,15 +125,17 @@ class FeatureInputs:
         places = {place for c in self._columns[name] for place in _number_places(self._layout.numbers, c)}
         return [_take(self._arrays["numbers"], sorted(places))] if places else []
 
-    def _vectors(self, size: int, name: str) -> list[Any]:
-        """The vectors of the categories of one input, each [rows, size] (an `Embedding`'s own size)."""
+    def _vectors(self, size: int, name: str, initializer: str | None = None) -> list[Any]:
+        """The vectors of the categories of one input, each [rows, size] (an `Embedding`'s own size and initializer)."""
         vectors = []
         for column in self._columns[name]:
             if isinstance(column, Embedding):
                 combiner = column.combiner or "sum"
-                vectors.append(self._looked_up(column.category, column.size, combiner, column.initializer))
+                vectors.append(
+                    self._looked_up(column.category, column.size, combiner, column.initializer or initializer)
+                )
             elif isinstance(column, Indicator):
-                vectors.append(self._looked_up(column.category, size, "sum", None))
+                vectors.append(self._looked_up(column.category, size, "sum", initializer))
         return vectors
 
     def _combined(self, column: Column) -> Any:
