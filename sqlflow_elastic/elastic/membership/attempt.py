@@ -15,7 +15,8 @@ class Attempt:
     """A world that is being made, or that runs.
 
     Attributes:
-        version, members, shares, servers: as in `messages.Prepare`; ``members`` are names in the order of their ranks.
+        version, members, shares, servers, rewind: as in `messages.Prepare`; ``members`` are names in the order of their
+            ranks.
         planned: the members of the world before were asked to stop between two steps.
         old: those members of it who are members of the world before.
         commit: what was sent when all were prepared; None before.
@@ -48,6 +49,7 @@ class Attempt:
     hurried: bool = False
     pause: float = 0.0
     servers: tuple[Server, ...] = ()
+    rewind: bool = False
     ranks: dict[str, int] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -57,6 +59,11 @@ class Attempt:
     def settled(self) -> bool:
         """Whether all members take steps in it."""
         return len(self.running) == len(self.members) and not self.broken and not self.lost
+
+    @property
+    def complete(self) -> bool:
+        """Whether all members are prepared, and nothing stands against it."""
+        return self.commit is None and len(self.prepared) == len(self.members) and not self.broken and not self.lost
 
     def breaks(self, name: str) -> None:
         """A member cannot go on in it."""
@@ -74,12 +81,13 @@ class Attempt:
             "root": self.commit.root,
             "receivers": list(self.commit.receivers),
             "step": self.commit.step,
-            "servers": [server.name for server in self.servers],
+            "servers": [[server.name, server.address] for server in self.servers],
+            "sources": [[server.name, server.address] for server in self.commit.sources],
         }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Attempt:
         """The inverse of `to_json`: nobody has said yet that it runs."""
-        commit = Commit(data["version"], data["root"], tuple(data["receivers"]), data["step"])
-        servers = tuple(Server(name, "") for name in data.get("servers", ()))
+        servers, sources = (tuple(Server(*one) for one in data.get(key, ())) for key in ("servers", "sources"))
+        commit = Commit(data["version"], data["root"], tuple(data["receivers"]), data["step"], sources)
         return cls(data["version"], tuple(data["members"]), tuple(data["shares"]), commit=commit, servers=servers)

@@ -167,8 +167,8 @@ class MasterMachine:
                 desk.staffing = False
                 # While somebody has trained to the end, nobody else is needed.
                 if not self._worlds.finished:
-                    self._servers.settle(now)
                     attempt = self._worlds.attempt
+                    self._servers.settle(attempt.servers if attempt is not None else (), now)
                     self._staff.settle(attempt.ranks if attempt is not None else {}, now)
             self._dealing.settle()
             if not desk.lost and not (desk.staffing and not gathers):
@@ -245,7 +245,7 @@ class MasterMachine:
     def _waits_no_longer(self, now: float) -> None:
         """Members of the stored world have had their time to come; others may still be about to begin."""
         self._waited = True
-        stored = (*self._worlds.stored, *self._servers.stored)
+        stored = self._worlds.stored | self._servers.holders
         for worker in (*self._desk.workers.values(), *self._desk.servers.values()):
             if worker.name in stored and not worker.met:
                 self._desk.give_up(worker, f"{worker.name} did not answer the new master", now)

@@ -281,6 +281,7 @@ class Prepare:
         shares: of each rank, what part of a batch it takes; they add up to 1. Empty: equal parts.
         seconds: how long connecting may take from when this worker stands still.
         servers: of the world; none for a training without.
+        rewind: a server's rows are lost: until it takes the state of this world or a later one, a worker has none.
     """
 
     version: int
@@ -291,6 +292,7 @@ class Prepare:
     shares: tuple[float, ...] = ()
     seconds: float = 10.0
     servers: tuple[Server, ...] = ()
+    rewind: bool = False
 
 
 @dataclass(frozen=True)
@@ -302,12 +304,14 @@ class Commit:
         root: the rank whose state all others take on.
         receivers: ranks that are behind it and take its state; all members take part in passing it on.
         step: the root's; `NO_STATE`: nobody has a state that counts; the root begins from the last checkpoint, or anew.
+        sources: who has the rows of that step, where that is not the servers of the world; all of them live.
     """
 
     version: int
     root: int
     receivers: tuple[int, ...]
     step: int
+    sources: tuple[Server, ...] = ()
 
 
 @dataclass(frozen=True)

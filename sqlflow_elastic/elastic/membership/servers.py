@@ -8,8 +8,8 @@ from typing import Any
 from sqlflow_elastic.elastic.membership import messages
 from sqlflow_elastic.elastic.membership.deadlines import Alarm
 from sqlflow_elastic.elastic.membership.desk import Desk, Worker
-from sqlflow_elastic.elastic.membership.master_protocol import ProcessChanged, StartServer
-from sqlflow_elastic.elastic.membership.messages import Needs, Release, Server
+from sqlflow_elastic.elastic.membership.master_protocol import EndWorker, ProcessChanged, StartServer
+from sqlflow_elastic.elastic.membership.messages import NO_STATE, Commit, Needs, Release, Server
 from sqlflow_elastic.elastic.membership.restarts import Restarts
 from sqlflow_elastic.elastic.membership.staff import cause, in_words
 
@@ -26,9 +26,12 @@ class Servers:
         desk: shared by the parts of the master.
         stored: what masters of the job have persisted.
 
+    Where rows are: at the servers of the last world that was told to run, unless it had to take them over from those of
+    the world before (`Commit.sources`). Then they may be at either, until a step was taken: none of them may be lost.
+
     Attributes:
         restarts: told by others of what was achieved.
-        rewind: whether a server of the stored world is lost, so that what workers have is ahead of its successor.
+        rewind: whether rows are lost, so that no worker's state counts: nobody has the rows that go with it.
     """
 
     def __init__(self, desk: Desk, stored: Mapping[str, Any]) -> None:
@@ -39,29 +42,41 @@ class Servers:
         self._named = int(needs.get("named", 0))
         self.restarts = Restarts(desk.spec.backoff, desk.spec.longest_backoff)
         self.rewind = False
-        world = stored.get("world") or {}
-        self.stored: tuple[str, ...] = tuple(world.get("servers", ()))
+        #: Of the last world, and those that had the rows before it; at which step it began.
+        self._world: tuple[Server, ...] = ()
+        self._rows: tuple[Server, ...] = ()
+        self._began = NO_STATE
+        #: What each server that was started by this master may take, in MiB.
+        self._asked: dict[str, int] = {}
 
     @property
-    def needed(self) -> bool:
-        """Whether worlds need servers."""
-        return self._count > 0
+    def enough(self) -> bool:
+        """Whether there are all that a world needs."""
+        return not self._count or bool(self.ready)
+
+    @property
+    def holders(self) -> set[str]:
+        """The servers that rows may be at."""
+        return {server.name for server in (*self._world, *self._rows)}
+
+    @property
+    def whole(self) -> bool:
+        """Whether all of them are there."""
+        return self.holders <= self._desk.servers.keys()
 
     @property
     def ready(self) -> tuple[Server, ...]:
         """The servers of the next world, in their order; none while there are not enough."""
-        usable = [server for server in self._desk.servers.values() if server.connected and not server.given_up]
-        staying = [server for server in usable if server.counts]
+        usable = [server for server in self._desk.servers.values() if server.connected and server.usable]
         # One that was asked to leave does its part until its successor is there.
-        chosen = (staying + [server for server in usable if not server.counts and not server.killed])[: self._count]
+        chosen = sorted(usable, key=lambda server: server.leaving)[: self._count]
         if len(chosen) < self._count:
             return ()
         return tuple(Server(server.name, server.address) for server in sorted(chosen, key=_number))
 
-    def wants_change(self, names: tuple[str, ...]) -> bool:
+    def wants_change(self, servers: tuple[Server, ...]) -> bool:
         """Whether the servers of a world are not those that the next one would have."""
-        ready = self.ready
-        return bool(ready) and tuple(server.name for server in ready) != names
+        return self.enough and self.ready != servers
 
     def needs(self, said: Needs) -> None:
         """What the job's strategy needs. Said by every worker; a change counts."""
@@ -81,26 +96,43 @@ class Servers:
         self._desk.servers[process.name] = server
         return server
 
-    def settle(self, now: float) -> None:
-        """Start those that lack; let go of those that no world needs any more."""
+    def settle(self, members: tuple[Server, ...], now: float) -> None:
+        """Start those that lack; let go of those that no world needs any more, nor the one with these ``members``."""
         counted = [server for server in self._desk.servers.values() if server.counts]
         lack = self._count - len(counted)
         if lack > 0 and now < self.restarts.until:
             self._desk.deadlines.set(Alarm.RESTART, "", self.restarts.until)
         elif lack > 0:
             self._start(lack)
-        in_use = {server.name for server in self.ready} | set(self.stored)
+        in_use = {server.name for server in (*self.ready, *members)} | self.holders
         for server in list(self._desk.servers.values()):
-            if server.name not in in_use and server.connected and (server.leaving or lack < 0):
-                self._desk.release(server, Release("one server too many"), now)
+            if server.name not in in_use and (server.leaving or lack < 0):
+                lack += server.counts
+                self._let_go(server, now)
 
-    def world_runs(self, names: tuple[str, ...]) -> None:
-        """A world with these servers was told to run."""
-        self.stored, self.rewind = names, False
+    def sources(self, servers: tuple[Server, ...], step: int) -> tuple[Server, ...]:
+        """Who has the rows of the step that a world with these servers begins at; none if they have them themselves."""
+        self._stepped(step)
+        return () if step == NO_STATE or self._rows == servers else self._rows
+
+    def world_runs(self, servers: tuple[Server, ...], commit: Commit) -> None:
+        """A world with these servers was told to run, by this master or the one before."""
+        self._world, self._rows, self._began = servers, commit.sources or servers, commit.step
+        self.rewind = False
+
+    def settled(self) -> None:
+        """All members of that world take steps, which is stored: its servers have the rows."""
+        self._rows = self._world
+        self._desk.staffing = True
+
+    def _stepped(self, step: int) -> None:
+        """Somebody stands at this step: if it was taken in the last world, that one's servers have the rows."""
+        if step > self._began:
+            self._rows = self._world
 
     def adopted(self) -> None:
         """All servers of the master before have said that they are there, or are lost."""
-        self.rewind = self.rewind or any(name not in self._desk.servers for name in self.stored)
+        self.rewind = self.rewind or not self.whole
 
     def heard(self, server: Worker, message: messages.FromWorker, now: float) -> None:
         """A server said something."""
@@ -108,30 +140,30 @@ class Servers:
         match message:
             case messages.Hello():
                 server.met = server.connected = True
-                server.address = message.address
+                server.address, server.standing = message.address, messages.Standing.READY
                 deadlines.clear(Alarm.HELLO, server.name)
                 deadlines.clear(Alarm.RECONNECT, server.name)
                 deadlines.set(Alarm.SILENCE, server.name, now + self._desk.silence(server))
-                server.standing = messages.Standing.READY
                 self._desk.send(server, messages.Welcome(self._desk.spec.heartbeat_of_all))
                 if server.release is not None:
                     self._desk.send(server, server.release)
                 if message.leaving:
-                    self._leaves(server, now)
+                    self._leaves(server)
             case messages.Leaving():
-                self._leaves(server, now)
+                self._leaves(server)
 
     def lost(self, server: Worker) -> None:
-        """A server's rows are gone."""
-        if server.name in self.stored:
+        """What a server had is gone."""
+        if server.name in self.holders:
             self.rewind = True
 
     def ended(self, server: Worker, event: ProcessChanged, now: float) -> str | None:
         """A server's process has ended. Returns: why the job makes no sense any more; None if it does."""
+        asked = self._asked.pop(server.name, self._memory)
         if event.failure is not None:
             return f"{server.name} could not be started: {event.failure}"
-        if event.out_of_memory or event.exit_code == OUT_OF_MEMORY_EXIT:
-            return self._grow(server)
+        if asked and (event.out_of_memory or event.exit_code == OUT_OF_MEMORY_EXIT):
+            return self._grow(server, asked)
         if server.leaving or event.preempted:
             return None
         self._desk.inform(f"{in_words(event)}; another server takes its place", level="warning")
@@ -140,19 +172,28 @@ class Servers:
             return None
         return f"servers were ended by {cause(event)} {self.restarts.row} times without a step between"
 
-    def _grow(self, server: Worker) -> str | None:
-        memory = max(1, self._memory)
-        if 2 * memory > _MOST_MEMORY:
-            return f"{server.name} ran out of memory ({memory:,} MiB), and no server has more than {_MOST_MEMORY:,} MiB"
-        self._memory = 2 * memory
-        self._store()
-        text = f"{server.name} ran out of memory ({memory:,} MiB): the next server has {self._memory:,} MiB"
-        self._desk.inform(text, level="warning")
+    def _grow(self, server: Worker, asked: int) -> str | None:
+        """The next ones may take twice as much as this one, unless they may already."""
+        text = f"{server.name} ran out of memory ({asked:,} MiB)"
+        if 2 * asked > _MOST_MEMORY:
+            return f"{text}, and no server has more than {_MOST_MEMORY:,} MiB"
+        if 2 * asked > self._memory:
+            self._memory = 2 * asked
+            self._store()
+        self._desk.inform(f"{text}: the next server has {self._memory:,} MiB", level="warning")
         return None
 
-    def _leaves(self, server: Worker, now: float) -> None:
+    def _leaves(self, server: Worker) -> None:
         """It stays until a world without it runs."""
-        server.leaving = True
+        if not server.leaving:
+            server.leaving = True
+            self._desk.inform(f"{server.name} was asked to leave; another server takes its place")
+
+    def _let_go(self, server: Worker, now: float) -> None:
+        reason = "asked to leave" if server.leaving else "one server too many"
+        self._desk.release(server, Release(reason), now)
+        if not server.connected:
+            self._desk.commands.append(EndWorker(server.name, kill=False))
 
     def _start(self, number: int) -> None:
         names = [f"ps-{index}" for index in range(self._named, self._named + number)]
@@ -160,6 +201,7 @@ class Servers:
         self._store()
         for name in names:
             self._desk.servers[name] = Worker(name, self.restarts.generation)
+            self._asked[name] = self._memory
             self._desk.commands.append(StartServer(name, self._memory))
 
     def _store(self) -> None:

@@ -104,7 +104,8 @@ class WorkerMachine:
         address: of its endpoint, host:port.
 
     Attributes:
-        standing, version, step: as in `messages.Hello`; ``step`` as of the last order's answer.
+        standing, version, step: as in `messages.Hello`; ``step`` as of the last order's answer, `NO_STATE` where the
+            state does not count any more.
         heartbeat: seconds between its `messages.Progress`, which the I/O sends; None before the first `Welcome`.
         next_wake: when the next `Tick` is due, in the time that `handle` is given; infinity for never.
     """
@@ -123,6 +124,8 @@ class WorkerMachine:
         self._size = 0
         self._prepare: Prepare | None = None
         self._needs: messages.Needs | None = None
+        #: The world whose state it has, and the first one whose state counts.
+        self._state_of = self._rewound = 0
         self._connected = False
         #: Since when there is no stream; None while there is one, and before the first event.
         self._alone: float | None = None
@@ -210,7 +213,8 @@ class WorkerMachine:
             case Commit():
                 self._told_to_run(message)
             case messages.Release():
-                self._release = self._release or message
+                if self._release is None or message.checkpoint:
+                    self._release = message
                 self._leaving = True
                 self._step_down()
             case messages.End():
@@ -233,8 +237,12 @@ class WorkerMachine:
             return
         self._prepare = prepare
         self.version = prepare.version
+        if prepare.rewind:
+            self._rewound = prepare.version
+            self._stands_at(self.step)
         self.standing = Standing.CHANGING
-        self._stop(prepare.planned, "the world changes")
+        # One that is alone, too, may be in a step that waits for a lost server.
+        self._stop(prepare.planned or (self._size == 1 and not prepare.rewind), "the world changes")
         self._next_order()
 
     def _told_to_run(self, commit: Commit) -> None:
@@ -244,16 +252,19 @@ class WorkerMachine:
         self._doing = _Doing.TRAINING
         self._commands.append(Take(commit))
 
+    def _stands_at(self, step: int) -> None:
+        self.step = step if self._state_of >= self._rewound else NO_STATE
+
     @property
     def _goes(self) -> bool:
         """Whether it is to end as soon as it stands between two steps."""
         return self._release is not None or self._end is not None or self._orphan
 
-    def _stop(self, planned: bool, reason: str) -> None:
-        """Let the main thread come back for its next order: between two steps with the others, or at once."""
+    def _stop(self, between: bool, reason: str) -> None:
+        """Let the main thread come back for its next order: ``between`` two steps with the others, or at once."""
         if self._doing is _Doing.CONNECTING:
             self._commands.append(CancelConnect(self._at))
-        elif self._doing is _Doing.TRAINING and (planned or self._size == 1):
+        elif self._doing is _Doing.TRAINING and between:
             self._commands.append(WantBoundary(self._at))
         elif self._doing is _Doing.TRAINING:
             self._commands.append(AbortRing(self._at, reason))
@@ -271,7 +282,7 @@ class WorkerMachine:
         elif self._doing is _Doing.WAITING:
             self._next_order()
         else:
-            self._stop(self._end is None, "the job ends")
+            self._stop(self._end is None or self._size == 1, "the job ends")
 
     @property
     def _stateful(self) -> bool:
@@ -294,25 +305,29 @@ class WorkerMachine:
                 self._doing, self.standing = _Doing.WAITING, Standing.READY
                 self._say(messages.Ready(self.step))
             case Connected(version, step):
-                self.step, self._doing = step, _Doing.WAITING
+                self._stands_at(step)
+                self._doing = _Doing.WAITING
                 if version == self.version and not self._goes:
                     self.standing = Standing.PREPARED
-                    self._say(messages.Prepared(version, step))
+                    self._say(messages.Prepared(version, self.step))
             case ConnectFailed(version, suspect, reason):
                 self._doing = _Doing.WAITING
                 self._broke(version, suspect, reason)
             case StateTaken(version, step):
-                self.step = step
+                self._state_of = version
+                self._stands_at(step)
                 if version == self.version:
                     seconds = 0.0 if self._stood_at is None else now - self._stood_at
                     self._say(messages.Running(version, step, seconds))
                 return
             case BoundaryReached(version, step):
-                self.step, self._doing, self._stood_at = step, _Doing.WAITING, now
+                self._stands_at(step)
+                self._doing, self._stood_at = _Doing.WAITING, now
                 # Without an order for the next world it is another member's flag, whose order is on its way.
                 self._broke(version, None, "stopped between two steps")
             case RingBroke(version, step, suspect, reason, waited):
-                self.step, self._doing, self._stood_at = step, _Doing.WAITING, now - waited
+                self._stands_at(step)
+                self._doing, self._stood_at = _Doing.WAITING, now - waited
                 self._broke(version, suspect, reason)
             case TrainingDone(step):
                 self.step, self._doing, self.standing = step, _Doing.PROGRAM, Standing.FINISHED

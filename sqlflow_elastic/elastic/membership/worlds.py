@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from sqlflow_elastic.elastic.membership.attempt import Attempt
@@ -51,6 +52,8 @@ class Worlds:
         self.attempt: Attempt | None = None
         if world:
             self.attempt = Attempt.from_json(world)
+            if self.attempt.commit is not None:
+                self._servers.world_runs(self.attempt.servers, self.attempt.commit)
         self.finished: set[str] = set()
         #: Workers that can join: warm, without a state.
         self._ready: dict[str, None] = {}
@@ -80,7 +83,9 @@ class Worlds:
             if hello.step == NO_STATE and not worker.leaving:
                 self._ready[worker.name] = None
         elif attempt.commit is None:
-            if hello.version != attempt.version:
+            if attempt.lost:
+                pass  # the next attempt waits for servers
+            elif hello.version != attempt.version:
                 self._prepare(attempt, worker)
             elif hello.standing is Standing.PREPARED:
                 self.prepared(worker, attempt.version, hello.step, now)
@@ -88,7 +93,7 @@ class Worlds:
                 self._breaks(attempt, worker, now)
         elif hello.version == attempt.version and hello.standing is Standing.RUNNING:
             self.running(worker, attempt.version, hello.step, 0.0, now)
-        elif hello.version == attempt.version and hello.standing is Standing.PREPARED and not attempt.broken:
+        elif hello.version == attempt.version and hello.standing is Standing.PREPARED and self._begins(attempt):
             self._desk.send(worker, attempt.commit)
         else:
             self._breaks(attempt, worker, now)
@@ -116,6 +121,10 @@ class Worlds:
         attempt.running.add(worker.name)
         attempt.pause = max(attempt.pause, seconds)
         if attempt.settled:
+            if attempt.commit is not None and attempt.commit.sources:
+                attempt.commit = replace(attempt.commit, sources=())
+                self._desk.persist({"world": attempt.to_json()})
+            self._servers.settled()
             self._settled(attempt, step, now)
 
     def broken(self, worker: Worker, message: Broken, now: float) -> None:
@@ -158,9 +167,12 @@ class Worlds:
             self._reasons.lost(worker.name, why)
 
     def server_lost(self, name: str, why: str) -> None:
-        """A server's rows are gone: no step of a world with it can be done."""
+        """A server is gone: no step of a world with it can be done, nor one that begins with its rows."""
         attempt = self.attempt
-        if attempt is not None and any(server.name == name for server in attempt.servers):
+        if attempt is None:
+            return
+        rewinds = attempt.rewind and attempt.commit is None
+        if (self._servers.rewind and not rewinds) or any(server.name == name for server in attempt.servers):
             attempt.lost = True
             self._intact = False
             self._reasons.lost(name, why)
@@ -191,16 +203,17 @@ class Worlds:
         attempt = self.attempt
         if self.finished:
             return
-        if attempt is None:
+        if attempt is not None and attempt.complete:
+            self._run(attempt, now)
+        elif not self._servers.enough:
+            return  # the next one waits for them
+        elif attempt is None:
             if self._ready:
                 self._change(now)
         elif attempt.lost:
             self._lose(attempt, now)
-        elif len(attempt.broken) + len(attempt.prepared) == len(attempt.members):
-            if attempt.broken:
-                self._retry(attempt, now)
-            elif attempt.commit is None:
-                self._run(attempt, now)
+        elif attempt.broken and len(attempt.broken) + len(attempt.prepared) == len(attempt.members):
+            self._retry(attempt, now)
         elif attempt.settled and self._wanted(attempt):
             self._change(now)
 
@@ -212,7 +225,7 @@ class Worlds:
     def overdue(self, now: float) -> None:
         """Members have had their time: who is silent still is given up."""
         attempt = self.attempt
-        if attempt is None:
+        if attempt is None or attempt.lost:
             return
         if self.finished:
             self._desk.deadlines.set(Alarm.CHANGE, "", now + self._desk.spec.change)
@@ -231,6 +244,10 @@ class Worlds:
             self._reshare = self._shares.due(attempt.members, attempt.shares, batch, now)
 
     # How it is done.
+
+    def _begins(self, attempt: Attempt) -> bool:
+        """Whether a world that was told to run can do so, as far as is known."""
+        return not attempt.broken and not attempt.lost and self._servers.whole
 
     def _suspect(self, attempt: Attempt, name: str, now: float) -> None:
         attempt.suspects[name] += 1
@@ -266,7 +283,7 @@ class Worlds:
     def _wanted(self, attempt: Attempt) -> bool:
         """Whether another world would be better than the one that runs."""
         size, target = len(attempt.members), self._sizing.target
-        if self._servers.wants_change(tuple(server.name for server in attempt.servers)):
+        if self._servers.wants_change(attempt.servers):
             return True
         return attempt.leaver or self._reshare or size > target or (size < target and bool(self._joiners()))
 
@@ -286,9 +303,10 @@ class Worlds:
 
     def _change(self, now: float) -> None:
         """Begin the next attempt. Without anybody to be in it, there is none."""
-        servers = self._servers.ready
-        if self._servers.needed and not servers:
-            return  # until there are enough of them
+        servers, rewind = self._servers.ready, self._servers.rewind
+        if rewind:
+            for worker in self._desk.workers.values():
+                worker.step = NO_STATE
         before, workers = self.attempt, self._next()
         members = tuple(worker.name for worker in workers)
         if before is not None:
@@ -308,10 +326,13 @@ class Worlds:
             old=self.stored.intersection(members),
             leaver=any(worker.leaving for worker in workers),
             servers=servers,
+            rewind=rewind,
         )
         if self._reshare:
             self._reasons.because("members differ in speed")
         self._reshare = False
+        if before is not None and not rewind and servers != before.servers:
+            self._reasons.because(f"tables move to {', '.join(server.name for server in servers)}")
         self._desk.persist({"version": self.version})
         for worker in workers:
             self._ready.pop(worker.name, None)
@@ -327,7 +348,8 @@ class Worlds:
         for worker in workers:
             reason = "asked to leave" if worker.leaving else self._sizing.reason
             self._reasons.because(f"{worker.name} leaves ({reason})")
-            self._desk.release(worker, Release(reason, checkpoint=all_of_them and worker is furthest), now)
+            checkpoint = all_of_them and worker is furthest and not self._servers.rewind
+            self._desk.release(worker, Release(reason, checkpoint), now)
 
     def _prepare(self, attempt: Attempt, worker: Worker) -> None:
         rank, size = attempt.ranks[worker.name], len(attempt.members)
@@ -344,6 +366,7 @@ class Worlds:
             attempt.shares,
             spec.step if waits else spec.change,
             attempt.servers,
+            attempt.rewind,
         )
         self._desk.send(worker, prepare)
 
@@ -373,22 +396,21 @@ class Worlds:
 
     def _run(self, attempt: Attempt, now: float) -> None:
         """All are prepared: let them run, unless another training could run beside it."""
-        # What members have is of no use if it is ahead of what servers can come back to.
-        step = NO_STATE if self._servers.rewind else max(attempt.prepared.values())
+        step = max(attempt.prepared.values())
         if step == NO_STATE and not self._fenced(attempt):
             return
-        root = 0
-        if not self._servers.rewind:
-            root = next(rank for rank, name in enumerate(attempt.members) if attempt.prepared[name] == step)
+        root = next(rank for rank, name in enumerate(attempt.members) if attempt.prepared[name] == step)
         behind = (
             rank for rank, name in enumerate(attempt.members) if step == NO_STATE or attempt.prepared[name] < step
         )
-        attempt.commit = Commit(attempt.version, root, tuple(rank for rank in behind if rank != root), step)
+        receivers = tuple(rank for rank in behind if rank != root)
+        sources = self._servers.sources(attempt.servers, step)
+        attempt.commit = Commit(attempt.version, root, receivers, step, sources)
         attempt.prepared.clear()
         attempt.hurried = False
         self._desk.deadlines.clear(Alarm.CHANGE)
         self.stored = frozenset(attempt.members)
-        self._servers.world_runs(tuple(server.name for server in attempt.servers))
+        self._servers.world_runs(attempt.servers, attempt.commit)
         self._intact = True
         self._desk.persist({"world": attempt.to_json()})
         for name in attempt.members:

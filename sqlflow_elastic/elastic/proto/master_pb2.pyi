@@ -239,7 +239,7 @@ class Welcome(_message.Message):
     def __init__(self, heartbeat: _Optional[float] = ...) -> None: ...
 
 class Prepare(_message.Message):
-    __slots__ = ("version", "rank", "size", "next", "planned", "shares", "seconds", "servers")
+    __slots__ = ("version", "rank", "size", "next", "planned", "shares", "seconds", "servers", "rewind")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     RANK_FIELD_NUMBER: _ClassVar[int]
     SIZE_FIELD_NUMBER: _ClassVar[int]
@@ -248,6 +248,7 @@ class Prepare(_message.Message):
     SHARES_FIELD_NUMBER: _ClassVar[int]
     SECONDS_FIELD_NUMBER: _ClassVar[int]
     SERVERS_FIELD_NUMBER: _ClassVar[int]
+    REWIND_FIELD_NUMBER: _ClassVar[int]
     version: int
     rank: int
     size: int
@@ -256,7 +257,8 @@ class Prepare(_message.Message):
     shares: _containers.RepeatedScalarFieldContainer[float]
     seconds: float
     servers: _containers.RepeatedCompositeFieldContainer[Server]
-    def __init__(self, version: _Optional[int] = ..., rank: _Optional[int] = ..., size: _Optional[int] = ..., next: _Optional[str] = ..., planned: _Optional[bool] = ..., shares: _Optional[_Iterable[float]] = ..., seconds: _Optional[float] = ..., servers: _Optional[_Iterable[_Union[Server, _Mapping]]] = ...) -> None: ...
+    rewind: bool
+    def __init__(self, version: _Optional[int] = ..., rank: _Optional[int] = ..., size: _Optional[int] = ..., next: _Optional[str] = ..., planned: _Optional[bool] = ..., shares: _Optional[_Iterable[float]] = ..., seconds: _Optional[float] = ..., servers: _Optional[_Iterable[_Union[Server, _Mapping]]] = ..., rewind: _Optional[bool] = ...) -> None: ...
 
 class Server(_message.Message):
     __slots__ = ("name", "address")
@@ -267,16 +269,18 @@ class Server(_message.Message):
     def __init__(self, name: _Optional[str] = ..., address: _Optional[str] = ...) -> None: ...
 
 class Commit(_message.Message):
-    __slots__ = ("version", "root", "receivers", "step")
+    __slots__ = ("version", "root", "receivers", "step", "sources")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     ROOT_FIELD_NUMBER: _ClassVar[int]
     RECEIVERS_FIELD_NUMBER: _ClassVar[int]
     STEP_FIELD_NUMBER: _ClassVar[int]
+    SOURCES_FIELD_NUMBER: _ClassVar[int]
     version: int
     root: int
     receivers: _containers.RepeatedScalarFieldContainer[int]
     step: int
-    def __init__(self, version: _Optional[int] = ..., root: _Optional[int] = ..., receivers: _Optional[_Iterable[int]] = ..., step: _Optional[int] = ...) -> None: ...
+    sources: _containers.RepeatedCompositeFieldContainer[Server]
+    def __init__(self, version: _Optional[int] = ..., root: _Optional[int] = ..., receivers: _Optional[_Iterable[int]] = ..., step: _Optional[int] = ..., sources: _Optional[_Iterable[_Union[Server, _Mapping]]] = ...) -> None: ...
 
 class Release(_message.Message):
     __slots__ = ("reason", "checkpoint")

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from sqlflow_elastic.elastic.membership.master import Outcome
-from tests.elastic.membership.clockwork import BrokenRuleError
+from tests.elastic.membership.clockwork import BrokenRuleError, Clockwork
+from tests.elastic.membership.simulated_server import SimulatedServer
 from tests.elastic.membership.simulated_worker import SimulatedWorker
 from tests.elastic.membership.simulation import MOST_EVENTS, MOST_SECONDS, Simulation
 
@@ -27,9 +28,26 @@ HARD = {
     "exit code": 0.25,
     "cancel": 0.5,
     "all killed": 0.5,
+    "kill server": 6,
+    "full server": 1,
+    "terminate server": 3,
+    "stop server": 2,
+    "cut server": 3,
+    "servers killed": 0.5,
+    "other number of servers": 1.5,
 }
 #: What costs a job nothing: no worker is killed for it, and no step is lost.
-GENTLE = {"terminate": 4, "preempt": 4, "cut": 8, "master": 6, "master in a command": 8, "more slots": 1}
+GENTLE = {
+    "terminate": 4,
+    "preempt": 4,
+    "cut": 8,
+    "master": 6,
+    "master in a command": 8,
+    "more slots": 1,
+    "terminate server": 4,
+    "cut server": 3,
+    "other number of servers": 3,
+}
 
 
 def _kill(worker: SimulatedWorker) -> None:
@@ -48,6 +66,17 @@ def inject(simulation: Simulation, kind: str) -> None:
         simulation.slots += 1
     elif kind == "cancel":
         simulation.cancel()
+    elif kind == "other number of servers":
+        if not simulation.needs.servers:
+            return
+        simulation.choose(clock.random.choice((1, 2, 3)))
+        for worker in simulation.workers.values():
+            worker.chooses()
+    elif "server" in kind:
+        servers = [server for server in simulation.rows.servers.values() if server.alive]
+        if not servers:
+            return
+        _inject_into_servers(clock, servers, kind)
     elif not alive:
         return
     elif kind == "all killed":
@@ -95,6 +124,27 @@ def _inject_into(simulation: Simulation, worker: SimulatedWorker, alive: list[Si
         case "exit code":
             simulation.excused.add(Outcome.FAILED)
             worker.end(3)
+
+
+def _inject_into_servers(clock: Clockwork, servers: list[SimulatedServer], kind: str) -> None:
+    server = clock.random.choice(servers)
+    match kind:
+        case "kill server":
+            server.end(-9)
+        case "full server":
+            server.runs_out()
+        case "terminate server":
+            server.terminate()
+        case "stop server":
+            server.stopped = True
+            if clock.random.random() < 0.5:
+                clock.at(clock.now + clock.random.random() * 20, server.proceed)
+        case "cut server":
+            if server.stream is not None:
+                server.stream.cut()
+        case "servers killed":
+            for each in servers:
+                each.end(-9)
 
 
 def run(seed: int, plan: Sequence[tuple[int, str]] | None = None) -> Counter[str]:

@@ -17,6 +17,7 @@ from sqlflow_elastic.elastic.membership.master import (
     ProcessChanged,
     Received,
     Send,
+    StartServer,
     StartWorker,
     Tell,
     Tick,
@@ -27,6 +28,7 @@ from sqlflow_elastic.elastic.membership.messages import (
     FromMaster,
     FromWorker,
     Hello,
+    Needs,
     Prepare,
     Prepared,
     Progress,
@@ -67,8 +69,8 @@ class Job:
         return self.commands
 
     def adopt(self, processes: Mapping[str, Phase]) -> None:
-        """The master dies, and the next one takes over."""
-        known = [ProcessChanged(name, phase) for name, phase in processes.items()]
+        """The master dies, and the next one takes over; processes named "ps-…" are servers."""
+        known = [ProcessChanged(name, phase, server=name.startswith("ps-")) for name, phase in processes.items()]
         self.machine = MasterMachine.adopt(self.spec, dict(self.stored), known, self.now)
         self.does(Tick())
 
@@ -81,7 +83,7 @@ class Job:
     def loses(self, name: str) -> list[MasterCommand]:
         return self.does(Disconnected(name))
 
-    def ends(self, name: str, code: int = -9, **more: Any) -> list[MasterCommand]:
+    def ends(self, name: str, code: int | None = -9, **more: Any) -> list[MasterCommand]:
         return self.does(ProcessChanged(name, Phase.ENDED, code, **more))
 
     def waits(self, seconds: float) -> list[MasterCommand]:
@@ -98,6 +100,17 @@ class Job:
             self.does(ProcessChanged(name, Phase.RUNNING))
             self.hello(name, Standing.WARMING)
             self.hears(name, Ready(NO_STATE))
+
+    def needs(self, name: str, servers: int, memory: int = 100) -> None:
+        """A worker says what the strategy needs."""
+        self.hears(name, Needs(servers, memory, f'{{"servers": {servers}}}'))
+
+    def serves(self, *names: str, **more: Any) -> list[MasterCommand]:
+        """Servers come; returns what the last one led to."""
+        for name in names:
+            self.does(ProcessChanged(name, Phase.RUNNING, server=True))
+            self.hello(name, Standing.READY, **more)
+        return self.commands
 
     def runs(self, *names: str, step: int = 0) -> None:
         """Members of the prepared world follow, all from the same step, until it runs; again for what follows."""
@@ -135,6 +148,11 @@ class Job:
     @property
     def started(self) -> list[str]:
         return [command.name for command in self.commands if isinstance(command, StartWorker)]
+
+    @property
+    def started_servers(self) -> dict[str, int]:
+        """Their memory by their names."""
+        return {command.name: command.memory for command in self.commands if isinstance(command, StartServer)}
 
     @property
     def killed(self) -> list[str]:

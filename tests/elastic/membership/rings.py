@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from sqlflow_elastic.elastic.membership.messages import NO_STATE, Commit, Prepare
 from sqlflow_elastic.elastic.membership.worker import (
@@ -16,20 +16,10 @@ from sqlflow_elastic.elastic.membership.worker import (
     TrainingDone,
 )
 from tests.elastic.membership.clockwork import BrokenRuleError, Clockwork
+from tests.elastic.membership.simulated_server import Rows, State
 
 if TYPE_CHECKING:
     from tests.elastic.membership.simulated_worker import SimulatedWorker
-
-
-class State(NamedTuple):
-    """A replica's: how many steps are applied, and which world applied each of them, as one number."""
-
-    step: int = NO_STATE
-    history: int = 0
-
-    def after(self, version: int) -> State:
-        """With the next step applied."""
-        return State(self.step + 1, hash((self.history, self.step, version)))
 
 
 class Stage(Enum):
@@ -43,6 +33,7 @@ class Rings:
     """All rings of a job.
 
     Attributes:
+        rows: the tables, if there are servers.
         checkpoint: the newest one.
         last: the step that ends training.
         pace: what a step takes at most, in seconds.
@@ -52,8 +43,9 @@ class Rings:
         lost_steps: called when training begins before it.
     """
 
-    def __init__(self, clock: Clockwork, last: int, pace: float) -> None:
+    def __init__(self, clock: Clockwork, rows: Rows, last: int, pace: float) -> None:
         self.clock = clock
+        self.rows = rows
         self.last = last
         self.pace = pace
         self.kill_at_end = False
@@ -65,7 +57,8 @@ class Rings:
 
     def of(self, prepare: Prepare) -> Ring:
         """The ring of a version."""
-        return self._rings.setdefault(prepare.version, Ring(self, prepare.version, prepare.size))
+        servers = tuple(server.name for server in prepare.servers)
+        return self._rings.setdefault(prepare.version, Ring(self, prepare.version, prepare.size, servers))
 
     def only(self, ring: Ring) -> None:
         """No other ring may take steps now."""
@@ -75,11 +68,14 @@ class Rings:
 
 
 class Ring:
-    def __init__(self, rings: Rings, version: int, size: int) -> None:
+    def __init__(self, rings: Rings, version: int, size: int, servers: tuple[str, ...]) -> None:
         self._rings = rings
         self._clock = rings.clock
         self.version = version
         self._size = size
+        self._servers = servers
+        #: What the servers write a snapshot of, which makes a checkpoint of it.
+        self._saving: State | None = None
         self.members: dict[int, SimulatedWorker] = {}
         self._commits: dict[int, Commit] = {}
         self._have_state: set[int] = set()
@@ -160,8 +156,41 @@ class Ring:
             self._clock.seen["from checkpoint" if root.state.step else "from nothing"] += 1
         elif commit.step != root.state.step:
             raise BrokenRuleError(f"world {self.version} begins at {commit.step}, its root is at {root.state.step}")
+        self._clock.soon(self._move_rows, root, commit)
+
+    def _move_rows(self, root: SimulatedWorker, commit: Commit) -> None:
+        """The root lets those who have the rows write a snapshot, if the servers of this world do not have them."""
+        sources = tuple(server.name for server in commit.sources)
+        if self._waits_for(sources, root, self._move_rows, root, commit):
+            return
+        if sources:
+            self._clock.seen["rows moved"] += 1
+            self._rings.rows.stand_at(sources, root.state)
+            self._rings.rows.save(sources, root.state)
+        self._clock.soon(self._enter, root)
+
+    def _enter(self, root: SimulatedWorker) -> None:
+        """All servers come to the root's state."""
+        if self._waits_for(self._servers, root, self._enter, root):
+            return
+        self._rings.rows.stand_at(self._servers, root.state)
         for rank in range(self._size):
             self._clock.soon(self._take_state, rank, root.state, most=0.2)
+
+    def _waits_for(
+        self, servers: tuple[str, ...], root: SimulatedWorker, call: Callable[..., None], *arguments: object
+    ) -> bool:
+        """Whether the root cannot go on: for a while because a server hangs, or because one is gone."""
+        if self.stage is not Stage.STATE:
+            return True
+        if not self._rings.rows.there(servers):
+            self._clock.seen["entered in vain"] += 1
+            self.breaks(root)
+            return True
+        if self._rings.rows.hang(servers) or root.stopped:
+            self._clock.soon(call, *arguments, most=1.0)
+            return True
+        return False
 
     def _take_state(self, rank: int, state: State) -> None:
         if self.stage is not Stage.STATE:
@@ -178,10 +207,13 @@ class Ring:
             worker.state = state
         elif worker.state != state:
             raise BrokenRuleError(f"{worker.name} has another state than the root of world {self.version}")
+        worker.servers = self._servers
         worker.answer(StateTaken(self.version, state.step))
         self._have_state.add(rank)
         if len(self._have_state) == self._size:
             self.stage = Stage.STEPS
+            if commit.step == NO_STATE and self._rings.rows.there(self._servers):
+                self._rings.rows.lost = False
             self._clock.soon(self._step, most=self._rings.pace)
 
     def flag(self) -> None:
@@ -194,7 +226,12 @@ class Ring:
         if stuck is not None:
             self._clock.at(self._clock.now + 30.0, self.breaks, stuck)
             return
-        if any(member.stopped for member in self.members.values()):
+        rows = self._rings.rows
+        if not rows.there(self._servers):
+            self._clock.seen["a server was gone"] += 1
+            self.breaks(self._clock.random.choice(list(self.members.values())))
+            return
+        if any(member.stopped for member in self.members.values()) or rows.hang(self._servers):
             self._clock.soon(self._step, most=1.0)
             return
         self._rings.only(self)
@@ -210,6 +247,8 @@ class Ring:
         if states.pop().step < self._rings.last:
             for rank in range(self._size):
                 self._apply(rank)
+            rows.applied(self._servers, self.version)
+            self._save(self.members[0].state)
         if self.members[0].state.step >= self._rings.last:
             self.stage = Stage.OVER
             for rank in range(self._size):
@@ -228,8 +267,14 @@ class Ring:
         worker = self.members[rank]
         worker.state = worker.state.after(self.version)
         self._rings.furthest = max(self._rings.furthest, worker.state.step)
-        if rank == 0 and worker.state.step % 4 == 0:
-            self._rings.checkpoint = worker.state
+
+    def _save(self, state: State) -> None:
+        """Now and then a snapshot is begun; a step later it is written, and so is the checkpoint."""
+        if self._saving is not None:
+            self._rings.rows.snapshots.add(self._saving)
+            self._rings.checkpoint, self._saving = self._saving, None
+        if state.step % 4 == 0:
+            self._saving = state
 
     def breaks(self, culprit: SimulatedWorker) -> None:
         """A member leaves, dies or breaks off: in a step, some of the others have applied it, and some have not."""
@@ -241,10 +286,16 @@ class Ring:
         at_work = stepping and self._clock.random.random() < 0.7
         self.stage = Stage.OVER
         blamed = next(rank for rank, member in self.members.items() if member is culprit)
-        for rank, member in self.members.items():
-            if not member.alive or rank not in began:
-                continue
-            if at_work and member.state.step < self._rings.last and self._clock.random.random() < 0.5:
+        going = [rank for rank, member in self.members.items() if member.alive and rank in began]
+        unfinished = at_work and any(self.members[rank].state.step < self._rings.last for rank in going)
+        appliers = {rank for rank in going if unfinished and self._clock.random.random() < 0.5}
+        # A member has applied a step when all servers have; a server does not wait for that.
+        for name in self._servers if unfinished else ():
+            if appliers or self._clock.random.random() < 0.3:
+                self._rings.rows.applied([name], self.version)
+        for rank in going:
+            member = self.members[rank]
+            if rank in appliers:
                 self._clock.seen["applied by some"] += 1
                 self._apply(rank)
                 if member.state.step >= self._rings.last:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from sqlflow_elastic.elastic.membership.messages import Finished, FromMaster, FromWorker
@@ -11,6 +10,7 @@ from sqlflow_elastic.elastic.membership.worker import (
     AllDone,
     BoundaryReached,
     CancelConnect,
+    Chosen,
     Connect,
     DidTask,
     Exit,
@@ -33,160 +33,65 @@ from sqlflow_elastic.elastic.membership.worker import (
     WorkerMachine,
 )
 from tests.elastic.membership.clockwork import BrokenRuleError
-from tests.elastic.membership.rings import Ring, Stage, State
+from tests.elastic.membership.rings import Ring, Stage
+from tests.elastic.membership.simulated_process import SimulatedProcess
+from tests.elastic.membership.simulated_server import State
 
 if TYPE_CHECKING:
     from tests.elastic.membership.simulation import Simulation
 
 
-class Stream:
-    """One stream between a worker and a master: in order both ways, until it is cut."""
-
-    def __init__(self, simulation: Simulation, worker: SimulatedWorker, term: int) -> None:
-        self._simulation = simulation
-        self._worker = worker
-        self.term = term
-        self.whole = True
-        self._up = self._down = 0.0
-
-    def say(self, message: FromWorker) -> None:
-        clock = self._simulation.clock
-        self._up = max(self._up, clock.now + clock.random.random() * 0.03)
-        clock.at(self._up, self._arrive, message)
-
-    def _arrive(self, message: FromWorker) -> None:
-        if self.whole:
-            self._simulation.hear(self, self._worker.name, message)
-
-    def send(self, message: FromMaster) -> None:
-        clock = self._simulation.clock
-        self._down = max(self._down, clock.now + clock.random.random() * 0.03)
-        clock.at(self._down, self._deliver, message)
-
-    def _deliver(self, message: FromMaster) -> None:
-        if self.whole:
-            self._worker.handle(Received(message))
-
-    def cut(self) -> None:
-        if self.whole:
-            self.whole = False
-            self._simulation.clock.soon(self._worker.stream_lost, self)
-            self._simulation.clock.soon(self._simulation.stream_lost, self, self._worker.name)
-
-
-class SimulatedWorker:
+class SimulatedWorker(SimulatedProcess):
     """A worker's process.
 
     Attributes:
-        alive: it runs.
-        stopped: by SIGSTOP: it does nothing, and nobody is told.
         stuck: its main thread does nothing any more; the other one lives.
+        trains: its program has come to its training.
         state: its replica's.
+        servers: that it has connected to last, with this state.
         connecting: the version it connects to.
-        asked: it was told or made to end, one way or the other.
-        launched: the cluster has begun to start it.
     """
 
     def __init__(self, simulation: Simulation, name: str) -> None:
-        self._simulation = simulation
-        self._clock = simulation.clock
-        self.name = name
+        super().__init__(simulation, name)
         self.machine = WorkerMachine(name, f"{name}:1")
-        self.alive = self.ended = self.stopped = self.asked = self.preempted = self.launched = False
-        self.stuck = False
+        self.stuck = self.trains = False
         self.state = State()
+        self.servers: tuple[str, ...] = ()
         self.connecting: int | None = None
-        self.stream: Stream | None = None
         self._ring: Ring | None = None
-        self._backlog: list[tuple[Callable[..., None], tuple[object, ...]]] = []
         self._wake = float("inf")
         self._stages = list(simulation.program)
         self._training = False
-        self._beating = False
-        self._exiting = False
 
-    # The process.
+    def _begin(self) -> None:
+        self._clock.soon(self._next_stage, most=0.5)
 
-    def run(self) -> None:
-        if not self.ended:
-            self.alive = True
-            self._simulation.process_changed(self)
-            self._clock.soon(self._next_stage, most=0.5)
-            self._clock.soon(self._connect)
-
-    def end(self, code: int) -> None:
-        """Whatever it was doing."""
-        if self.ended:
-            return
-        self.alive, self.ended = False, True
-        self._simulation.exit_code[self.name] = code
+    def _gone(self) -> None:
         if self._ring is not None:
             self._ring.breaks(self)
-        if self.stream is not None:
-            self.stream.cut()
-        self._simulation.process_changed(self)
-
-    def terminate(self) -> None:
-        if not self.alive:
-            self.end(-15)
-            return
-        self.asked = True
-        self.handle(Terminated())
-        self._clock.at(self._clock.now + 30.0, self._out_of_grace)
-
-    def _out_of_grace(self) -> None:
-        if self.alive:
-            self._simulation.only_if_hard(f"{self.name} did not leave")
-            self.end(-9)
 
     def cut_off(self, other: SimulatedWorker) -> None:
         """Its connection with another one breaks, if they have one."""
         if self._ring is not None and self._ring is other._ring:
             self._ring.breaks(self)
 
-    def proceed(self) -> None:
-        """SIGCONT."""
-        if self.stopped and self.alive:
-            self.stopped = False
-            backlog, self._backlog = self._backlog, []
-            for call, arguments in backlog:
-                call(*arguments)
-
-    # The stream.
-
-    def _connect(self) -> None:
-        if self._later(self._connect) or self._exiting or (self.stream is not None and self.stream.whole):
-            return
-        if self._simulation.master is None:
-            self._clock.soon(self._connect, most=1.0)
-            return
-        self.stream = Stream(self._simulation, self, self._simulation.term)
+    def _connected(self) -> None:
         self.handle(StreamUp())
-        if not self._beating:
-            self._beating = True
-            self._clock.soon(self._beat, most=2.0)
 
-    def stream_lost(self, stream: Stream) -> None:
-        if self._later(self.stream_lost, stream) or stream is not self.stream:
-            return
-        self.stream = None
+    def _disconnected(self) -> None:
         self.handle(StreamLost())
-        self._clock.soon(self._connect, most=0.5)
 
-    def _beat(self) -> None:
-        if self._later(self._beat) or self._exiting:
-            return
-        if self.stream is not None:
-            self.stream.say(self._simulation.progress(self))
-        self._clock.at(self._clock.now + 2.0, self._beat)
+    def _terminated(self) -> None:
+        self.handle(Terminated())
+
+    def _heartbeat(self) -> list[FromWorker]:
+        return [self._simulation.progress(self)]
+
+    def hears(self, message: FromMaster) -> None:
+        self.handle(Received(message))
 
     # The member thread.
-
-    def _later(self, call: Callable[..., None], *arguments: object) -> bool:
-        """Whether it cannot happen now: never, in a dead process; when it goes on, in a stopped one."""
-        if self.alive and self.stopped:
-            self._backlog.append((call, arguments))
-        return not self.alive or self.stopped
 
     def handle(self, event: WorkerEvent) -> None:
         if self._later(self.handle, event) or self._exiting:
@@ -281,8 +186,9 @@ class SimulatedWorker:
         if checkpoint:
             if self._training or self.connecting is not None or self.state.step < 0:
                 raise BrokenRuleError(f"{self.name} cannot write a checkpoint now")
-            self._clock.seen["last checkpoint"] += 1
-            self._simulation.rings.checkpoint = self.state
+            if self._simulation.rows.save(self.servers, self.state):
+                self._clock.seen["last checkpoint"] += 1
+                self._simulation.rings.checkpoint = self.state
         self._clock.soon(self.end, 0, most=0.3)
 
     # The program.
@@ -293,11 +199,18 @@ class SimulatedWorker:
         stage = self._stages[0]
         if stage is None:
             self._stages.pop(0)
+            self.trains = True
+            self.chooses()
             self.handle(WarmedUp())
         elif stage == ("", 0):
             self.handle(AllDone())
         else:
             self.handle(WantsTask(*stage))
+
+    def chooses(self) -> None:
+        """The strategy is known to it, from where its program begins to train."""
+        if self.trains and self.alive and not self._exiting:
+            self.handle(Chosen(self._simulation.needs))
 
     def _task_done(self, queue: str, index: int) -> None:
         if self._later(self._task_done, queue, index) or self._exiting or self.stuck:

@@ -22,15 +22,18 @@ from sqlflow_elastic.elastic.membership.master import (
     ProcessChanged,
     Received,
     Send,
+    StartServer,
     StartWorker,
     Tell,
     Tick,
 )
 from sqlflow_elastic.elastic.membership.messages import (
+    NO_STATE,
     Commit,
     Finished,
     FromWorker,
     Hello,
+    Needs,
     Prepare,
     Prepared,
     Progress,
@@ -40,7 +43,9 @@ from sqlflow_elastic.elastic.membership.messages import (
 from sqlflow_elastic.elastic.membership.spec import JobSpec, Scaling
 from tests.elastic.membership.clockwork import BrokenRuleError, Clockwork
 from tests.elastic.membership.rings import Rings
-from tests.elastic.membership.simulated_worker import SimulatedWorker, Stream
+from tests.elastic.membership.simulated_process import SimulatedProcess, Stream
+from tests.elastic.membership.simulated_server import Rows, SimulatedServer
+from tests.elastic.membership.simulated_worker import SimulatedWorker
 
 #: A program's stages: queues of tasks, None for training, ("", 0) for its end.
 Program = list[tuple[str, int] | None]
@@ -60,6 +65,8 @@ class Simulation:
     """One job, from its start to its end.
 
     Attributes:
+        needs: what the strategy needs.
+        rows: the tables, and the servers that have them.
         master: None while there is none.
         term: counts masters.
         store: what is stored, as the next master sees it.
@@ -85,7 +92,13 @@ class Simulation:
         )
         self.speed_per_worker = random.choice((0.3, 1.0))
         self.gentle = random.random() < 0.4
-        self.rings = Rings(clock, last=random.choice((3, 10, 30, 60)), pace=random.choice((0.2, 0.4, 0.4, 3.0)))
+        self.needs = Needs(0, 0, "")
+        if None in self.program:
+            self.choose(random.choice((0, 0, 0, 1, 1, 2, 3)))
+        self.rows = Rows()
+        self.rings = Rings(
+            clock, self.rows, last=random.choice((3, 10, 30, 60)), pace=random.choice((0.2, 0.4, 0.4, 3.0))
+        )
         self.rings.kill_at_end = not self.gentle and random.random() < 0.2
         self.rings.lost_steps = lambda: self.only_if_hard("steps are lost")
         self.workers: dict[str, SimulatedWorker] = {}
@@ -101,10 +114,23 @@ class Simulation:
         self._streams: dict[str, Stream] = {}
         self._prepared: dict[int, set[str]] = {}
         self._excluded: set[str] = set()
+        #: How many servers a world has to have, by what was stored when it was decided.
+        self._wanted_servers: dict[int, int] = {}
+        #: Servers that the present master has heard, and those of whose end it was told.
+        self._heard: set[str] = set()
+        self._known_dead: set[str] = set()
         #: Who has trained to the end, as the present master knows.
         self._finished: set[str] = set()
         self._wake = float("inf")
         clock.soon(self.tell, Tick(), self.term)
+
+    @property
+    def processes(self) -> list[SimulatedProcess]:
+        return [*self.workers.values(), *self.rows.servers.values()]
+
+    def choose(self, servers: int) -> None:
+        """The strategy needs so many servers from now on."""
+        self.needs = Needs(servers, 100, f'{{"servers": {servers}}}')
 
     # The master.
 
@@ -138,18 +164,18 @@ class Simulation:
         self.master = None
         self.term += 1
         self._wake = float("inf")
-        for worker in self.workers.values():
-            if worker.stream is not None:
-                worker.stream.cut()
+        for process in self.processes:
+            if process.stream is not None:
+                process.stream.cut()
         self._streams = {}
-        self._finished = set()
+        self._finished, self._heard, self._known_dead = set(), set(), set()
         self.clock.soon(self._succeed, most=4.0)
 
     def _succeed(self) -> None:
         if self.end is not None:
             return
         self.clock.seen["master adopted"] += 1
-        processes = [self._status(worker) for worker in self.workers.values()]
+        processes = [self._status(process) for process in self.processes]
         self.master = MasterMachine.adopt(self.spec, dict(self.store), processes, self.clock.now)
         self.tell(Tick(), self.term)
 
@@ -158,6 +184,7 @@ class Simulation:
         if self.master is None or stream.term != self.term:
             return
         self._streams[name] = stream
+        self._heard.add(name)
         standing = message.standing if isinstance(message, Hello) else None
         if isinstance(message, Prepared) or (isinstance(message, Hello) and standing is Standing.PREPARED):
             self._prepared.setdefault(message.version, set()).add(name)
@@ -192,12 +219,16 @@ class Simulation:
                     stream.send(message)
             case StartWorker(name):
                 self._start(name)
+            case StartServer(name, memory):
+                self._start_server(name, memory)
             case EndWorker(name, kill):
-                worker = self.workers[name]
+                worker = self.rows.servers.get(name) or self.workers[name]
                 worker.asked = True
                 self.clock.seen["killed by the master" if kill else "ended by the master"] += 1
                 if kill and not worker.ended and "status" not in self.store:
                     self.only_if_hard(f"{name} is killed for nothing")
+                if kill and isinstance(worker, SimulatedServer):
+                    self.rows.lost = True
                 if kill:
                     self.clock.soon(worker.end, -9, most=0.3)
                 else:
@@ -226,24 +257,43 @@ class Simulation:
             if key.count("/") == 2 and (key.split("/")[1], int(key.split("/")[2])) not in self.done:
                 raise BrokenRuleError(f"{key} is accepted, and nobody has done it")
             self.store[key] = value
+            if key == "version":
+                self._check_unfinished()
+                self._wanted_servers[value] = self.store.get("servers", {"count": 0})["count"]
+
+    def _check_unfinished(self) -> None:
+        finished = (self.workers[name] for name in self._finished & self._streams.keys())
+        if any(worker.alive and not worker.asked for worker in finished):
+            raise BrokenRuleError("the world changes though somebody has trained to the end")
 
     def _check(self, name: str, message: object) -> None:
         if isinstance(message, Release):
             self._excluded.add(name)
         elif isinstance(message, Prepare):
+            self._check_servers(message)
             if message.version != self.store.get("version"):
                 raise BrokenRuleError(f"version {message.version} is used before it is stored")
-            if any(
-                self.workers[other].alive and not self.workers[other].asked
-                for other in self._finished & self._streams.keys()
-            ):
-                raise BrokenRuleError("the world changes though somebody has trained to the end")
         elif isinstance(message, Commit):
             world = self.store.get("world", {})
             if world.get("version") != message.version:
                 raise BrokenRuleError(f"world {message.version} runs before it is stored")
             if not set(world["members"]) <= self._prepared.get(message.version, set()):
                 raise BrokenRuleError(f"world {message.version} runs, and not all are prepared")
+            servers = {server for server, _ in world["servers"]}
+            if servers & self._known_dead:
+                raise BrokenRuleError(f"world {message.version} runs without {servers & self._known_dead}")
+            states = [worker.state.step for member in world["members"] if (worker := self.workers[member]).alive]
+            if message.step == NO_STATE and max(states, default=NO_STATE) != NO_STATE:
+                if not self.rows.lost:
+                    raise BrokenRuleError(f"world {message.version} begins anew, and a member has a state")
+                self.clock.seen["went back"] += 1
+
+    def _check_servers(self, prepare: Prepare) -> None:
+        servers = {server.name for server in prepare.servers}
+        if len(servers) != self._wanted_servers[prepare.version]:
+            raise BrokenRuleError(f"world {prepare.version} has {len(servers)} servers, not what the strategy needs")
+        if not servers <= self._heard - self._known_dead:
+            raise BrokenRuleError(f"world {prepare.version} is to have servers that are not there")
 
     def _start(self, name: str) -> None:
         if name in self.workers:
@@ -261,6 +311,22 @@ class Simulation:
             raise BrokenRuleError(f"{len(working)} workers where {target} are wanted")
         self.clock.soon(self._schedule)
 
+    def _start_server(self, name: str, memory: int) -> None:
+        if name in self.rows.servers:
+            raise BrokenRuleError(f"{name} is used twice")
+        needs = self.store["servers"]
+        if needs["named"] <= int(name.removeprefix("ps-")) or memory != needs["memory"] or memory < self.needs.memory:
+            raise BrokenRuleError(f"{name} is started with {memory} MiB, and {needs} is stored")
+        server = self.rows.servers[name] = SimulatedServer(self, name, memory)
+        serving = [
+            each
+            for each in self.rows.servers.values()
+            if not (each.ended or each.asked or each.leaving or each.name in self._excluded)
+        ]
+        if len(serving) > needs["count"]:
+            raise BrokenRuleError(f"{len(serving)} servers where {needs['count']} are wanted")
+        self.clock.soon(server.run, most=1.0)
+
     # The cluster.
 
     def _schedule(self) -> None:
@@ -271,17 +337,25 @@ class Simulation:
                 running += 1
                 self.clock.soon(worker.run, most=1.0)
 
-    def process_changed(self, worker: SimulatedWorker) -> None:
+    def process_changed(self, process: SimulatedProcess) -> None:
         """The cluster tells the master, if there is one."""
-        self.clock.soon(self.tell, self._status(worker), self.term)
-        if worker.ended:
+        self.clock.soon(self._tell_change, self._status(process), self.term)
+        if process.ended:
             self.clock.soon(self._schedule)
 
-    def _status(self, worker: SimulatedWorker) -> ProcessChanged:
-        if worker.ended:
-            code = self.exit_code[worker.name]
-            return ProcessChanged(worker.name, Phase.ENDED, code, worker.preempted, self.failures.get(worker.name))
-        return ProcessChanged(worker.name, Phase.RUNNING if worker.alive else Phase.PENDING)
+    def _tell_change(self, change: ProcessChanged, term: int) -> None:
+        if term == self.term and change.phase is Phase.ENDED:
+            self._known_dead.add(change.name)
+        self.tell(change, term)
+
+    def _status(self, process: SimulatedProcess) -> ProcessChanged:
+        name, server = process.name, isinstance(process, SimulatedServer)
+        if process.ended:
+            preempted, failure = process.preempted, self.failures.get(name)
+            full = isinstance(process, SimulatedServer) and process.full
+            code = self.exit_code[name]
+            return ProcessChanged(name, Phase.ENDED, code, preempted, failure, server=server, out_of_memory=full)
+        return ProcessChanged(name, Phase.RUNNING if process.alive else Phase.PENDING, server=server)
 
     def only_if_hard(self, what: str) -> None:
         """This may happen to jobs whose processes are killed or hang, and to no others."""
@@ -297,7 +371,7 @@ class Simulation:
     def _over(self, end: EndJob) -> None:
         self.end = end
         self.clock.seen[f"job {end.outcome}"] += 1
-        left = [worker.name for worker in self.workers.values() if not worker.ended]
+        left = [process.name for process in self.processes if not process.ended]
         if left:
             raise BrokenRuleError(f"the job is over, and {left} are left")
         if end.outcome not in self.excused:

@@ -47,6 +47,7 @@ def test_the_first_one_that_is_warm_begins_alone() -> None:
                 "receivers": [],
                 "step": NO_STATE,
                 "servers": [],
+                "sources": [],
             }
         }
     )

@@ -82,8 +82,8 @@ class Subject:
         return self(Tick()) if self.machine.next_wake <= self.now else []
 
 
-def prepare(version: int, size: int = 2, *, planned: bool = False) -> Prepare:
-    return Prepare(version, 0, size, "other:1", planned)
+def prepare(version: int, size: int = 2, *, planned: bool = False, rewind: bool = False) -> Prepare:
+    return Prepare(version, 0, size, "other:1", planned, rewind=rewind)
 
 
 def ready() -> Subject:
@@ -153,6 +153,62 @@ def test_a_broken_ring_is_told() -> None:
     assert worker(RingBroke(1, 9, 1, "reset")) == [Say(Broken(1, 9, 1, "reset"))]
     assert worker.machine.hello().standing is Standing.STOPPED
     assert worker.machine.running == 0
+
+
+class TestLostRows:
+    """A state that the rows on servers are not there for."""
+
+    def test_it_does_not_count_any_more(self) -> None:
+        worker = running()
+        assert worker.hears(prepare(2, rewind=True)) == [AbortRing(1, "the world changes")]
+        assert worker.machine.hello().step == NO_STATE
+        worker(RingBroke(1, 9, None, "aborted"))
+        assert worker(Connected(2, 9)) == [Say(Prepared(2, NO_STATE))]
+
+    def test_nor_does_one_that_was_taken_meanwhile(self) -> None:
+        worker = ready()
+        worker.hears(prepare(1))
+        worker(Connected(1, NO_STATE))
+        worker.hears(Commit(1, 0, (), 9))
+        worker.hears(prepare(2, rewind=True))
+        worker(StateTaken(1, 9))
+        worker(RingBroke(1, 9, None, "aborted"))
+        assert worker(Connected(2, 9)) == [Say(Prepared(2, NO_STATE))]
+
+    def test_it_stays_lost_in_worlds_that_never_began(self) -> None:
+        worker = running()
+        worker.hears(prepare(2, rewind=True))
+        worker(RingBroke(1, 9, None, "aborted"))
+        worker(Connected(2, 9))
+        worker.hears(Commit(2, 1, (0,), NO_STATE))
+        assert worker(RingBroke(2, 9, 1, "reset")) == [Say(Broken(2, NO_STATE, 1, "reset"))]
+        worker.hears(prepare(3))
+        assert worker(Connected(3, 9)) == [Say(Prepared(3, NO_STATE))]
+
+    def test_the_next_one_that_is_taken_counts(self) -> None:
+        worker = running()
+        worker.hears(prepare(2, rewind=True))
+        worker(RingBroke(1, 9, None, "aborted"))
+        worker(Connected(2, 9))
+        worker.hears(Commit(2, 1, (0,), NO_STATE))
+        assert worker(StateTaken(2, 4)) == [Say(Running(2, 4, 0.0))]
+        assert worker(RingBroke(2, 6, 1, "reset")) == [Say(Broken(2, 6, 1, "reset"))]
+
+    def test_one_that_is_alone_does_not_finish_its_step(self) -> None:
+        assert running(size=1).hears(prepare(2, rewind=True)) == [AbortRing(1, "the world changes")]
+
+    def test_no_checkpoint_is_written_of_it(self) -> None:
+        worker = running()
+        worker.hears(prepare(2, rewind=True))
+        worker.hears(Release("asked to leave", checkpoint=True))
+        assert worker(RingBroke(1, 9, None, "aborted")) == [Say(Left(NO_STATE)), Exit(checkpoint=False)]
+
+
+def test_who_hears_later_that_nobody_goes_on_writes_a_checkpoint() -> None:
+    worker = running()
+    worker.hears(Release("asked to leave"))
+    worker.hears(Release("asked to leave", checkpoint=True))
+    assert worker(BoundaryReached(1, 9)) == [Say(Left(9)), Exit(checkpoint=True)]
 
 
 def test_a_pause_counts_from_the_last_step() -> None:

@@ -9,7 +9,7 @@ from typing import Any, get_args
 import pytest
 
 from sqlflow_elastic.elastic.membership import messages
-from sqlflow_elastic.elastic.membership.messages import FromMaster, FromWorker, Held, Standing, Wish
+from sqlflow_elastic.elastic.membership.messages import FromMaster, FromWorker, Held, Needs, Server, Standing, Wish
 from sqlflow_elastic.elastic.proto import master_pb2, wire
 from tests.elastic.proto import generate
 
@@ -23,7 +23,9 @@ _VALUES: dict[str, list[Any]] = {
     "tuple[float, ...]": [(), (0.25, 0.75)],
     "tuple[int, ...]": [(), (0, 5)],
     "tuple[Held, ...]": [(), (Held("save", 0, True), Held("rows", 12))],
+    "tuple[Server, ...]": [(), (Server("ps-0", "host:1"), Server("ps-3", "[::1]:70"))],
     "Wish | None": [None, Wish("rows", 40)],
+    "Needs | None": [None, Needs(2, 1024, "{}")],
 }
 
 
