@@ -223,8 +223,9 @@ class Session:
         return self._format.ids([each[own] for each, own in zip(ids, lookup.places[server], strict=True)])
 
     def _wait(self, condition: Callable[[], bool], endless: bool = False) -> None:
+        since = None if endless else time.monotonic()
         while not condition():
-            Link.wait(self._links, endless)
+            Link.wait(self._links, since)
             self._receive()
 
     def _receive(self) -> None:
@@ -300,7 +301,7 @@ def enter(
         for link in links:
             link.send(message(Kind.ENTER, step, [json.dumps(said).encode()]))
         for link in links:
-            _check_ready(link, *link.next(end), step, root)
+            _check_ready(link, *link.next(end), step)
     except BaseException:
         for link in links:
             link.close()
@@ -308,8 +309,11 @@ def enter(
     return Session(links, names, specs, step)
 
 
-def _check_ready(link: Link, header: Header, body: memoryview, step: int, root: bool) -> None:
-    if header.kind is Kind.REFUSED and root:
-        raise JobError(f"{link.name}: {bytes(body).decode()}")
+def _check_ready(link: Link, header: Header, body: memoryview, step: int) -> None:
+    match header.kind:
+        case Kind.REFUSED:
+            raise JobError(f"{link.name}: {bytes(body).decode()}")
+        case Kind.OVER:
+            raise WorldBroken(f"{link.name}: this world is over")
     if header.kind is not Kind.READY or header.step != step:
         raise WorldBroken(f"{link.name} does not stand at step {step}: {header.kind.name} {header.step}")

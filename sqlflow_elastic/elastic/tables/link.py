@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import select
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Self
@@ -36,6 +36,7 @@ class Link:
         self._aborted: str | None = None
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._closed = False
+        self._lock = threading.Lock()
         self._header: Header | None = None
         self._incoming = memoryview(bytearray(HEADER_BYTES))
         self._filled = 0
@@ -119,32 +120,45 @@ class Link:
             self._poll(select.POLLIN, seconds)
 
     @staticmethod
-    def wait(links: Sequence[Link], endless: bool = False) -> None:
-        """Block until one of them has something to read. Raises: WorldBroken: silence up to the deadline."""
+    def wait(links: Sequence[Link], since: float | None) -> None:
+        """Block until one of them has something to read.
+
+        Args:
+            links: at least one, with one deadline.
+            since: when the wait of which this is a part began, by the monotonic clock; None: for however long.
+
+        Raises:
+            WorldBroken: none of them said anything for the deadline.
+        """
         poll = select.poll()
         for link in links:
             link._check()
             poll.register(link._socket, select.POLLIN)
             poll.register(link._wake, select.POLLIN)
-        now = time.monotonic()
-        oldest = min(links, key=lambda link: link._heard)
-        seconds = max(0.0, oldest._heard + oldest._deadline - now)
-        if not poll.poll(None if endless else seconds * 1000) and not endless:
-            raise oldest._broken(f"it was silent for {oldest._deadline:.3g} s")
+        if since is None:
+            poll.poll()
+            return
+        quietest = min(links, key=lambda link: link._heard)
+        heard = max(since, *(link._heard for link in links))
+        seconds = heard + quietest._deadline - time.monotonic()
+        if seconds <= 0 or not poll.poll(seconds * 1000):
+            raise quietest._broken(f"it was silent for {quietest._deadline:.3g} s")
 
     def abort(self, reason: str) -> None:
         """What blocks raises `WorldBroken` with this reason, and so does what is called later. For any thread."""
-        self._aborted = self._aborted or reason
-        with contextlib.suppress(OSError):
-            os.eventfd_write(self._wake, 1)
+        with self._lock:
+            self._aborted = self._aborted or reason
+            if not self._closed:
+                os.eventfd_write(self._wake, 1)
 
     def close(self) -> None:
         """End it. Closing twice does nothing."""
-        if not self._closed:
-            self._closed = True
-            self._aborted = self._aborted or "closed"
-            self._socket.close()
-            os.close(self._wake)
+        with self._lock:  # `abort` may be at the descriptor
+            if not self._closed:
+                self._closed = True
+                self._aborted = self._aborted or "closed"
+                self._socket.close()
+                os.close(self._wake)
 
     def _check(self) -> None:
         if self._aborted is not None:

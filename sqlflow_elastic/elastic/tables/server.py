@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import selectors
 import socket
 import sys
+import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from sqlflow_elastic.elastic.comm import address
+from sqlflow_elastic.elastic.comm import Place, address
 from sqlflow_elastic.elastic.tables.connection import Connection, Message
+from sqlflow_elastic.elastic.tables.gate import Entry, Gate
 from sqlflow_elastic.elastic.tables.serving import Applied, Rows, Steps
 from sqlflow_elastic.elastic.tables.snapshots import SnapshotError, Snapshots
 from sqlflow_elastic.elastic.tables.store import TableStore
@@ -24,8 +26,11 @@ from sqlflow_elastic.models.tables.spec import TableSpec
 
 _BACKLOG = 128
 _WAIT_SECONDS = 0.2
-#: A snapshot that is under way gets so long at a time, and as long between it as serving takes.
-_SNAPSHOT_SECONDS = 0.002
+#: Callers that have not entered a world yet: above, the one that came first is dropped; and after so long each of them.
+MAX_STRANGERS = 64
+STRANGER_SECONDS = 5.0
+#: Copying a piece of a snapshot takes longer than this; where it does not, its writer is behind, and gets so long.
+_COPY_SECONDS, _WRITE_SECONDS = 0.0002, 0.002
 
 
 class TableServer:
@@ -46,12 +51,13 @@ class TableServer:
         self._snapshots = Snapshots(folder, name)
         self.store = TableStore(name, self._snapshots)
         self._format = Format([])
-        self._version = -1
-        self._size = 0
+        self._strangers: dict[Connection, float] = {}
+        self._gate = Gate[Connection]()
         self._steps: Steps | None = None
-        self._members: dict[int, Connection] = {}
         self._waits_for_snapshot: Connection | None = None
+        self._copies = False
         self._closed = False
+        self._waking = threading.Lock()
         self._listener = socket.socket(address.family_of(host), socket.SOCK_STREAM)
         self._listener.setblocking(False)
         self._listener.bind((host, 0))
@@ -66,14 +72,15 @@ class TableServer:
         """Serve until `close`."""
         try:
             while not self._closed:
-                busy = self._snapshots.busy
-                for key, events in self._selector.select(0 if busy else _WAIT_SECONDS):
+                for key, events in self._selector.select(self._seconds()):
                     if key.fileobj is self._listener:
                         self._accept()
                     elif isinstance(key.fileobj, Connection) and key.fileobj.fileno() >= 0:
                         self._serve(key.fileobj, events)
-                if busy:
+                if self._snapshots.busy:
                     self._save()
+                if self._strangers:
+                    self._drop_strangers()
         finally:
             for key in list(self._selector.get_map().values()):
                 if isinstance(key.fileobj, Connection):
@@ -81,19 +88,38 @@ class TableServer:
             self._selector.close()
             self._listener.close()
             self._snapshots.close()
-            os.close(self._wake)
+            with self._waking:
+                self._closed = True
+                os.close(self._wake)
 
     def close(self) -> None:
         """Let `serve` return soon. For any thread."""
-        self._closed = True
-        with contextlib.suppress(OSError):
-            os.eventfd_write(self._wake, 1)
+        with self._waking:
+            if not self._closed:
+                self._closed = True
+                os.eventfd_write(self._wake, 1)
+
+    def _seconds(self) -> float:
+        """How long to wait for something to do."""
+        if not self._snapshots.busy:
+            return _WAIT_SECONDS
+        return 0.0 if self._copies else _WRITE_SECONDS
 
     def _accept(self) -> None:
-        with contextlib.suppress(OSError):
+        try:
             connection = Connection(self._listener.accept()[0], self._token)
-            connection.write()
-            self._selector.register(connection, selectors.EVENT_READ)
+        except OSError:
+            return
+        self._strangers[connection] = time.monotonic()
+        self._selector.register(connection, selectors.EVENT_READ)
+        self._send(connection, ())
+        if len(self._strangers) > MAX_STRANGERS:
+            self._drop(next(iter(self._strangers)))
+
+    def _drop_strangers(self) -> None:
+        latest = time.monotonic() - STRANGER_SECONDS
+        for connection in [each for each, since in self._strangers.items() if since < latest]:
+            self._drop(connection)
 
     def _serve(self, connection: Connection, events: int) -> None:
         try:
@@ -128,13 +154,12 @@ class TableServer:
             return
         self._selector.unregister(connection)
         connection.close()
-        if connection in self._members.values():
-            self._break()
+        self._strangers.pop(connection, None)
+        self._end(self._gate.leaves(connection))
 
-    def _break(self) -> None:
-        members, self._members, self._steps = self._members, {}, None
-        for member in members.values():
-            self._drop(member)
+    def _end(self, connections: Sequence[Connection]) -> None:
+        for connection in connections:
+            self._drop(connection)
 
     def _handle(self, connection: Connection, said: Message) -> None:
         """Raises: ValueError: it makes no sense."""
@@ -145,7 +170,7 @@ class TableServer:
             self._enter(connection, json.loads(bytes(body)))
             return
         steps = self._steps
-        if steps is None or self._members.get(hello.rank) is not connection:
+        if steps is None or self._gate.members.get(hello.rank) is not connection:
             raise ValueError("it is in no world")
         match header.kind:
             case Kind.WANT:
@@ -165,34 +190,33 @@ class TableServer:
     def _enter(self, connection: Connection, said: dict[str, Any]) -> None:
         hello = connection.hello
         assert hello is not None  # noqa: S101 - there is no message before
-        if hello.version < self._version:
-            self._refuse(connection, f"world {hello.version} is over")
-            return
-        if hello.version > self._version or said["root"]:
-            waiting = {} if hello.version > self._version else self._members
-            if self._steps is not None or hello.version > self._version:
-                self._break()
-                waiting = {}
-            self._version, self._size, self._members, self._steps = hello.version, hello.size, waiting, None
-        if (before := self._members.pop(hello.rank, None)) is not None:
-            self._drop(before)
-        self._members[hello.rank] = connection
-        if said["root"]:
-            specs = [TableSpec.from_json(each) for each in said["specs"]]
-            try:
-                self.store.stand_at(said["step"], specs, said["servers"], said["new"])
-            except SnapshotError as error:
-                self._refuse(connection, str(error))
-                return
-            self._format = Format(specs)
-            self._steps = Steps(self.store, self._size)
-            for member in list(self._members.values()):
-                self._send(member, message(Kind.READY, self.store.step))
-        elif self._steps is not None:
-            self._send(connection, message(Kind.READY, self.store.step))
+        place = Place(hello.version, hello.rank, hello.size, "")
+        self._strangers.pop(connection, None)
+        entry, over = self._gate.enters(connection, place, bool(said.get("root")))
+        self._end(over)
+        match entry:
+            case Entry.OVER:
+                self._send(connection, message(Kind.OVER, 0))
+            case Entry.JOINS:
+                self._send(connection, message(Kind.READY, self.store.step))
+            case Entry.BEGINS:
+                self._begin(connection, place, said)
 
-    def _refuse(self, connection: Connection, why: str) -> None:
-        self._send(connection, message(Kind.REFUSED, 0, [why.encode()]))
+    def _begin(self, connection: Connection, place: Place, said: dict[str, Any]) -> None:
+        """A root brings the server to where its world begins."""
+        self._steps = None
+        try:
+            specs = [TableSpec.from_json(each) for each in said["specs"]]
+            self.store.stand_at(int(said["step"]), specs, said["servers"], said["new"])
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"a root that says not what is needed: {error}") from error
+        except SnapshotError as error:
+            self._send(connection, message(Kind.REFUSED, 0, [str(error).encode()]))
+            return
+        self._format = Format(specs)
+        self._steps = Steps(self.store, place.size)
+        for member in self._gate.begin(connection, place):
+            self._send(member, message(Kind.READY, self.store.step))
 
     def _push(self, steps: Steps, rank: int, step: int, wants: int, body: memoryview) -> None:
         tables = self.store.tables
@@ -209,9 +233,9 @@ class TableServer:
         for reply in replies:
             if isinstance(reply, Applied):
                 figures = np.array([self._snapshots.step, self.store.memory, self.store.rows], np.int64)
-                for member in list(self._members.values()):
+                for member in list(self._gate.members.values()):
                     self._send(member, message(Kind.APPLIED, reply.step, [figures]))
-            elif (receiver := self._members.get(reply.rank)) is not None:
+            elif (receiver := self._gate.members.get(reply.rank)) is not None:
                 rows = [array for array in reply.rows if array.size]
                 if reply.early is not None:
                     self._send(receiver, message(Kind.EARLY_ROWS, reply.step, [np.packbits(reply.early), *rows]))
@@ -229,8 +253,11 @@ class TableServer:
             self._snapshots.begin(step, self.store.servers)
 
     def _save(self) -> None:
-        if self._snapshots.work(_SNAPSHOT_SECONDS):
+        """Copy the next piece of a snapshot, if the writer takes one now."""
+        began = time.monotonic()
+        if self._snapshots.work(0.0):
             self._saved(self._snapshots.failure)
+        self._copies = time.monotonic() - began > _COPY_SECONDS
 
     def _saved(self, failure: str) -> None:
         connection, self._waits_for_snapshot = self._waits_for_snapshot, None

@@ -92,7 +92,8 @@ class Steps:
             raise OutOfStepError(f"rank {rank} wants rows for step {step}, and {applied} are applied")
         positions = [table.find(each) for table, each in zip(self._store.tables, ids, strict=True)]
         for marks, own in zip(self._wanted_for[step % 2], positions, strict=True):
-            marks[own] = step - self._begun
+            # Another member may have wanted it for two steps later.
+            marks[own] = np.maximum(marks[own], step - self._begun)
         self._wants[step, rank] = want = _Want(positions)
         return self._rest(rank, step, want) if step == applied + 1 else []
 

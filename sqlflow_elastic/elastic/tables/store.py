@@ -73,21 +73,27 @@ class TableStore:
         self._snapshots.of(self.tables)
         if self.step == step + 1 and self._undo is not None:
             self.step_back()
-        self._undo = None
+        moved = (own != self._shards).any()
         if new or self.step != step:
-            self.step = -1
-            for table in self.tables:
-                table.clear()
-            self._snapshots.forget()
+            self._empty()
             if not new:
                 self._snapshots.load(step, own)
-        elif (own != self._shards).any():
+        elif moved:
+            lacking = own & ~self._shards
+            self.step = -1  # until all is there
             for table in self.tables:
                 table.keep(own)
-            lacking = own & ~self._shards
             if lacking.any():
                 self._snapshots.load(step, lacking)
+        if moved:
+            self._undo = None
         self.step, self._shards = step, own
+
+    def _empty(self) -> None:
+        self.step, self._undo = -1, None
+        for table in self.tables:
+            table.clear()
+        self._snapshots.forget()
 
     def apply(
         self, pushes: Sequence[tuple[Sequence[Positions], Sequence[Numbers]]], rates: Sequence[tuple[float, int]]
@@ -111,5 +117,8 @@ class TableStore:
         assert self._undo is not None  # noqa: S101 - callers look
         for table, undo in zip(self.tables, self._undo, strict=True):
             table.undo(undo)
+            table.mark_changed(undo.positions)
         self._undo = None
         self.step -= 1
+        if self._snapshots.step > self.step:
+            self._snapshots.step = -1

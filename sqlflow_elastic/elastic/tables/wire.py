@@ -50,7 +50,7 @@ class Kind(IntEnum):
     # From a server.
     #: It stands at the step that was asked for.
     READY = 32
-    #: Text: it cannot do what was asked.
+    #: Text for the user: the rows of a step are not there.
     REFUSED = 33
     #: All pushes of a step are applied: newest snapshot's step, bytes of memory, rows (int64 each).
     APPLIED = 34
@@ -64,6 +64,8 @@ class Kind(IntEnum):
     PEEKED = 38
     #: A snapshot is finished; with a text: it failed.
     SAVED = 39
+    #: To somebody who enters: that world is over.
+    OVER = 40
 
 
 @dataclass(frozen=True)

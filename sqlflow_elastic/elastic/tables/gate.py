@@ -1,0 +1,86 @@
+"""Which connections are in which world, at one server. No sockets, no clock.
+
+A world begins when its root enters; members of it that are there before wait for that. Worlds of a lower version are
+over once somebody of a higher one enters. A version has one world, but for a root that comes alone before it, to have
+the rows of the world before saved.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Generic, TypeVar
+
+from sqlflow_elastic.elastic.comm.base import Place
+
+K = TypeVar("K")
+
+
+class Entry(Enum):
+    """What becomes of somebody who enters."""
+
+    #: The world is over.
+    OVER = auto()
+    #: Until its root is there.
+    WAITS = auto()
+    #: The world is under way.
+    JOINS = auto()
+    #: It is the root: call `Gate.begin` when the server stands where the world begins.
+    BEGINS = auto()
+
+
+@dataclass
+class Gate(Generic[K]):
+    """See the module's page.
+
+    Attributes:
+        version: of the newest world that somebody entered; -1 before.
+        members: of the world that is under way, by rank; none if none is.
+    """
+
+    version: int = -1
+    members: dict[int, K] = field(default_factory=dict)
+    _waiting: dict[K, Place] = field(default_factory=dict)
+    _size: int = 0
+    _begun: set[int] = field(default_factory=set)
+
+    def enters(self, who: K, place: Place, root: bool) -> tuple[Entry, list[K]]:
+        """Somebody enters. Returns what becomes of it, and whose connections end by that."""
+        if place.version < self.version:
+            return Entry.OVER, []
+        dropped: list[K] = []
+        if place.version > self.version:
+            dropped = [*self._end(), *self._waiting]
+            self._waiting.clear()
+            self._begun.clear()
+            self.version = place.version
+        if root:
+            return Entry.BEGINS, [*dropped, *self._end()]
+        if self.members and place.size == self._size and place.rank not in self.members:
+            self.members[place.rank] = who
+            return Entry.JOINS, dropped
+        if place.size in self._begun:
+            return Entry.OVER, dropped
+        self._waiting[who] = place
+        return Entry.WAITS, dropped
+
+    def begin(self, who: K, place: Place) -> list[K]:
+        """A root's world begins. Returns its members that are there."""
+        same = {waiting: own.rank for waiting, own in self._waiting.items() if own.size == place.size}
+        for waiting in same:
+            del self._waiting[waiting]
+        self._begun.add(place.size)
+        self._size = place.size
+        self.members = {place.rank: who} | {rank: waiting for waiting, rank in same.items() if rank != place.rank}
+        return list(self.members.values())
+
+    def leaves(self, who: K) -> list[K]:
+        """A connection has ended. Returns whose end by that: a member takes its world with it."""
+        self._waiting.pop(who, None)
+        if who not in self.members.values():
+            return []
+        return [each for each in self._end() if each is not who]
+
+    def _end(self) -> list[K]:
+        members, self.members = self.members, {}
+        return list(members.values())
