@@ -14,6 +14,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from sqlflow_elastic.elastic.membership.messages import ServerState
 from sqlflow_elastic.events import WorldChanged
 
 #: Values of one metric by its further labels.
@@ -54,6 +55,7 @@ class Figures:
         world_changes: how many there were.
         paused_seconds: that the survivors of world changes stood still, added up.
         tasks: how many there are, by queue and state ("open", "done").
+        servers: of tables, by name: how those are that live.
     """
 
     step: int | None = None
@@ -65,6 +67,7 @@ class Figures:
     world_changes: Mapping[Why, int] = field(default_factory=dict)
     paused_seconds: float = 0.0
     tasks: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    servers: Mapping[str, ServerState] = field(default_factory=dict)
 
     def changed(self, event: WorldChanged) -> Figures:
         """These, after one more world change."""
@@ -151,6 +154,10 @@ class _Figures(Collector):
         )
         yield self._counter("paused_seconds", "Seconds paused for world changes.", _one(figures.paused_seconds))
         yield self._gauge("tasks", "Tasks by queue and state.", figures.tasks.items(), "queue", "state")
+        memory = _keyed((name, server.memory) for name, server in figures.servers.items())
+        yield self._gauge("server_memory_bytes", "Bytes that a server of tables takes.", memory, "server")
+        rows = _keyed((name, server.rows) for name, server in figures.servers.items())
+        yield self._gauge("server_rows", "Rows that a server of tables has.", rows, "server")
 
     def _gauge(self, name: str, text: str, values: _Values, *labels: str) -> Metric:
         return self._filled(GaugeMetricFamily(self._name(name), text, labels=[*self._labels, *labels]), values)

@@ -89,6 +89,8 @@ class JobProcess:
         exit_code: minus the signal's number if a signal ended it; None before it has ended.
         preempted: whether it had to make room for a more urgent one.
         since: when this last changed, in Unix seconds; None if that is not known.
+        out_of_memory: whether it took more memory than it may.
+        memory, rows: of a server of tables, when training went on last: bytes that its tables take, and their rows.
     """
 
     name: str
@@ -97,10 +99,13 @@ class JobProcess:
     exit_code: int | None = None
     preempted: bool = False
     since: float | None = None
+    out_of_memory: bool = False
+    memory: int | None = None
+    rows: int | None = None
 
     @classmethod
-    def from_json(cls, name: str, data: Mapping[str, Any]) -> Self:
-        """What is known here of the key of a worker. Raises: KeyError, TypeError: it is none."""
+    def from_json(cls, name: str, data: Mapping[str, Any], server: Mapping[str, Any]) -> Self:
+        """What is known here of the key of a worker, and of a server's own words. Raises: KeyError, TypeError."""
         return cls(
             name,
             data["phase"],
@@ -108,6 +113,9 @@ class JobProcess:
             data.get("exit_code"),
             bool(data.get("preempted")),
             data.get("since"),
+            bool(data.get("out_of_memory")),
+            server.get("memory"),
+            server.get("rows"),
         )
 
 
@@ -123,7 +131,7 @@ class JobRecord:
         started, ended: in Unix seconds; ``ended`` is None before, and if it is not known.
         progress: how far it has come.
         version, members: its world: 0 and nobody if it has none.
-        processes: its workers, those that have ended too.
+        processes: its workers and servers, those that have ended too.
         plan: the strategy of its training, see `elastic.strategy.Plan.to_json`; None if it is not chosen yet.
         metrics: where its figures are served, for Prometheus; None if nowhere.
     """
@@ -207,6 +215,7 @@ def _record(job: str, folder: JobFolder, entries: Iterable[Entry]) -> JobRecord 
     try:
         values = {entry.key: json.loads(entry.value) for entry in entries}
         status, world = values[STATUS], values.get(_WORLD) or {}
+        servers = values.get("servers") or {}
         return JobRecord(
             id=job,
             folder=folder,
@@ -219,9 +228,9 @@ def _record(job: str, folder: JobFolder, entries: Iterable[Entry]) -> JobRecord 
             version=world.get("version", 0),
             members=tuple(world.get("members", ())),
             processes=tuple(
-                JobProcess.from_json(key.removeprefix(_WORKERS), value)
+                JobProcess.from_json(name, value, servers.get(name, {}))
                 for key, value in sorted(values.items())
-                if key.startswith(_WORKERS)
+                if key.startswith(_WORKERS) and (name := key.removeprefix(_WORKERS))
             ),
             plan=json.loads(values[_PLAN]) if values.get(_PLAN) else None,
             metrics=values.get("metrics"),

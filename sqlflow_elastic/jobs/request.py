@@ -55,6 +55,9 @@ class JobRequest:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be at least 1, not {value}")
+        for name in ("worker_memory", "ps_slots", "ps_memory"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must be at least 0, not {getattr(self, name)}")
 
     def to_json(self) -> dict[str, Any]:
         """For the job's state."""

@@ -12,6 +12,7 @@ import pytest
 from prometheus_client import REGISTRY
 from prometheus_client.parser import text_string_to_metric_families
 
+from sqlflow_elastic.elastic.membership.messages import ServerState
 from sqlflow_elastic.events import WorldChanged
 from sqlflow_elastic.jobs.exposition import Exposition, Figures
 from tests.waiting import wait_until
@@ -55,6 +56,7 @@ def test_all_figures_are_served_under_their_names(exposition: Exposition) -> Non
         loss=0.25,
         workers={"running": 2, "pending": 1},
         tasks={("prepare", "done"): 1, ("save", "open"): 1},
+        servers={"ps-0": ServerState(1 << 30, 2_000, 812), "ps-2": ServerState(0, 0, -1)},
     )
     for change in (
         WorldChanged(5, ("a", "b"), ("b",), (), "b joined", 700, 0.25),
@@ -76,6 +78,10 @@ def test_all_figures_are_served_under_their_names(exposition: Exposition) -> Non
         ("sqlflow_elastic_paused_seconds_total", labels()): 1.0,
         ("sqlflow_elastic_tasks", labels(queue="prepare", state="done")): 1,
         ("sqlflow_elastic_tasks", labels(queue="save", state="open")): 1,
+        ("sqlflow_elastic_server_memory_bytes", labels(server="ps-0")): 1 << 30,
+        ("sqlflow_elastic_server_memory_bytes", labels(server="ps-2")): 0,
+        ("sqlflow_elastic_server_rows", labels(server="ps-0")): 2_000,
+        ("sqlflow_elastic_server_rows", labels(server="ps-2")): 0,
     }
 
 

@@ -11,6 +11,7 @@ from urllib.request import urlopen
 import pytest
 
 from sqlflow_elastic.elastic.folder import JobFolder
+from sqlflow_elastic.elastic.membership.messages import ServerState
 from sqlflow_elastic.events import Message, Metrics, Progress, from_json
 from sqlflow_elastic.jobs.master.journal import Journal
 from sqlflow_elastic.jobs.pipe import take_unread
@@ -72,3 +73,21 @@ def test_what_is_done_of_a_queue_is_a_figure_and_of_a_long_one_progress(folder: 
         ("predicting", "open", 1),
     ):
         assert f'queue="{queue}",state="{kind}",title="a model"}} {number}.0\n' in figures
+
+
+def test_how_servers_are_is_a_figure_while_they_live_and_is_stored_with_the_progress(
+    folder: JobFolder, state: JobState
+) -> None:
+    journal = Journal(folder, REQUEST, state, None, lambda: None)
+    journal.server("ps-0", ServerState(100, 10, 3))
+    journal.server("ps-1", ServerState(200, 20, 3))
+    journal.server_ended("ps-0")
+    journal.server("ps-0", ServerState(100, 10, 4))
+    journal.tell(Progress("training", 3, 3))
+    wait_until(lambda: state.read("progress") is not None, SECONDS)
+    assert state.read("servers") == {"ps-1": {"memory": 200, "rows": 20, "step": 3}}
+    with urlopen(f"http://{state.read('metrics')}/metrics", timeout=SECONDS) as answer:
+        figures = answer.read().decode()
+    journal.close()
+    assert 'server="ps-1",title="a model"} 200.0\n' in figures
+    assert "ps-0" not in figures

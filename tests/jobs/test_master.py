@@ -8,16 +8,18 @@ import socket
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from sqlflow_elastic.cluster import CLUSTER_VARIABLE, LocalCluster, ProcessSpec, Role
+from sqlflow_elastic.cluster import CLUSTER_VARIABLE, LocalCluster, Phase, ProcessSpec, Role
 from sqlflow_elastic.elastic.folder import EVENTS_VARIABLE, JOB_VARIABLE, JobFolder, write_text
-from sqlflow_elastic.elastic.membership.messages import End, Hello, Progress, Standing, Told, Welcome
+from sqlflow_elastic.elastic.membership.messages import End, Hello, Needs, Progress, Standing, Told, Welcome
 from sqlflow_elastic.elastic.proto import TOKEN_KEY, master_pb2, master_pb2_grpc, wire
 from sqlflow_elastic.errors import JobCancelled
 from sqlflow_elastic.events import Failed, Message, from_json, to_json
@@ -35,6 +37,7 @@ TOKEN = "the job's token"
 WAITING = "import signal\nsignal.pause()\n"
 NO_SESSION: Mapping[str, int] = {}
 
+REQUEST = JobRequest(JobKind.PREDICT, "nothing", "", workers=1)
 #: What a worker says first.
 HELLO = Hello("worker-0", "127.0.0.1:1", Standing.WARMING, 0, -1)
 
@@ -52,7 +55,7 @@ class Masters:
         self.folder = folder
         self.cluster = cluster
         self.state = JobState(str(folder.state))
-        self.state.begin(JobRequest(JobKind.PREDICT, "nothing", "", workers=1))
+        self.state.begin(REQUEST)
         write_text(folder.program, WAITING)
         write_text(folder.token, TOKEN)
 
@@ -88,6 +91,11 @@ class Masters:
 
     def exit_code(self, name: str) -> int | None:
         return next(one.exit_code for one in self.cluster.list(self.folder.path.name) if one.name == name)
+
+    def figures(self) -> str:
+        """What is served for Prometheus."""
+        with urlopen(f"http://{self.state.read('metrics')}/metrics", timeout=SECONDS) as answer:
+            return str(answer.read().decode())
 
     @contextmanager
     def stub(self) -> Iterator[master_pb2_grpc.MasterStub]:
@@ -239,6 +247,41 @@ def test_a_session_that_does_not_read_holds_nothing_up_and_gets_all_that_counts_
         assert events == messages
         assert isinstance(last, Failed)
         assert isinstance(last.error, JobCancelled)
+
+
+def test_servers_are_started_shown_and_ended_with_the_job(masters: Masters) -> None:
+    job = masters.folder.path.name
+    needy = replace(HELLO, needs=Needs(1, 1000, "{}"))
+    with masters.stub() as stub, saying(wire.from_worker(needy)) as said:
+        answers = stub.Join(said, metadata=((TOKEN_KEY, TOKEN),), timeout=SECONDS)
+        next(answers)
+        wait_until(lambda: 'server="ps-0"' in masters.figures(), SECONDS)
+        [server] = [status for status in masters.cluster.list(job) if status.role is Role.SERVER]
+        assert (server.name, server.phase) == ("ps-0", Phase.RUNNING)
+        assert "sqlflow_elastic_server_rows{" in masters.figures()
+        masters.state.write({CANCEL: {}})
+        wait_until(lambda: masters.exit_code("ps-0") is not None, SECONDS)
+        answers.cancel()
+    assert masters.exit_code("ps-0") == 0
+    masters.cluster.kill(job, "worker-0")
+    wait_until(lambda: masters.exit_code("master-1") is not None, SECONDS)
+    assert masters.state.read(STATUS)["state"] == "cancelled"
+
+
+def test_a_server_that_the_cluster_has_no_room_for_ends_the_job(job: Masters) -> None:
+    job.state.write({"request": replace(REQUEST, ps_slots=5).to_json()})
+    job.start("master-1")
+    needy = replace(HELLO, needs=Needs(1, 1000, "{}"))
+    with job.stub() as stub, saying(wire.from_worker(needy)) as said:
+        answers = stub.Join(said, metadata=((TOKEN_KEY, TOKEN),), timeout=SECONDS)
+        while not isinstance(wire.master_message(next(answers)), End):
+            pass
+    job.cluster.kill(job.folder.path.name, "worker-0")
+    wait_until(lambda: job.exit_code("master-1") is not None, SECONDS)
+    status = job.state.read(STATUS)
+    assert status["state"] == "failed"
+    assert "ps-0 could not be started: process ps-0 of job" in status["message"]
+    assert "needs 5 slots; there are 4 in all" in status["message"]
 
 
 def test_its_log_and_its_files_but_one_hold_no_token(masters: Masters) -> None:

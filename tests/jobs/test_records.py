@@ -69,6 +69,10 @@ def test_all_that_a_job_says_of_itself_is_read(tmp_path: Path, store: str | None
             machine__world={"version": 3, "members": ["worker-0", "worker-2"]},
             workers__worker_0={"phase": "running", "pid": 4711, "since": 10.5, "exit_code": None, "preempted": False},
             workers__worker_1={"phase": "ended", "pid": 4712, "since": 12.0, "exit_code": -9, "preempted": True},
+            workers__ps_0={"phase": "ended", "pid": 4713, "since": 9.0, "exit_code": -9, "out_of_memory": True},
+            workers__ps_1={"phase": "running", "pid": 4714, "since": 9.5},
+            servers={"ps_1": {"memory": 1 << 20, "rows": 30, "step": 8}},
+            machine__plan='{"servers": 1}',
             metrics="127.0.0.1:9000",
             machine__version=3,
         )
@@ -85,13 +89,28 @@ def test_all_that_a_job_says_of_itself_is_read(tmp_path: Path, store: str | None
                 version=3,
                 members=("worker-0", "worker-2"),
                 processes=(
+                    JobProcess("ps_0", "ended", 4713, -9, since=9.0, out_of_memory=True),
+                    JobProcess("ps_1", "running", 4714, since=9.5, memory=1 << 20, rows=30),
                     JobProcess("worker_0", "running", 4711, since=10.5),
                     JobProcess("worker_1", "ended", 4712, -9, True, 12.0),
                 ),
-                plan=None,
+                plan={"servers": 1},
                 metrics="127.0.0.1:9000",
             )
         }
+
+
+def test_a_request_of_before_there_were_servers_is_read() -> None:
+    said = REQUEST.to_json()
+    for name in ("worker_memory", "ps_slots", "ps_memory"):
+        del said[name]
+    assert JobRequest.from_json(said) == REQUEST
+
+
+@pytest.mark.parametrize("name", ["worker_memory", "ps_slots", "ps_memory"])
+def test_a_request_for_less_than_nothing_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=f"{name} must be at least 0, not -1"):
+        JobRequest.from_json({**REQUEST.to_json(), name: -1})
 
 
 def test_the_newest_comes_first(tmp_path: Path, store: str | None, write: Write) -> None:

@@ -7,11 +7,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 
 from sqlflow_elastic import events
 from sqlflow_elastic.elastic.folder import JobFolder
+from sqlflow_elastic.elastic.membership.messages import ServerState
 from sqlflow_elastic.elastic.summaries import Summaries
 from sqlflow_elastic.elastic.timeline import Timeline
 from sqlflow_elastic.errors import StoreUnavailable
@@ -31,7 +32,7 @@ class Journal:
     Args:
         folder: the job's.
         request: the job's.
-        state: takes ``progress`` and ``metrics``.
+        state: takes ``progress``, ``servers`` and ``metrics``.
         descriptor: takes the session's lines; None without a session.
         session_gone: called once, in such a thread, when nobody reads them any more.
     """
@@ -56,6 +57,7 @@ class Journal:
         self._lock = threading.Lock()
         self._exposition = Exposition(folder.path.name, request.title)
         self._progress_at = 0.0
+        self._ended: set[str] = set()
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
         self._thread.start()
         try:
@@ -92,6 +94,20 @@ class Journal:
         """So many worker processes are in each phase."""
         self._serve(lambda figures: replace(figures, workers=phases))
         self.timeline.slots(self._request.slots * phases.get("running", 0), time.time())
+
+    def server(self, name: str, state: ServerState) -> None:
+        """How a server of tables is."""
+        if name not in self._ended:  # what it said last may come after its end
+            self._serve(lambda figures: replace(figures, servers={**figures.servers, name: state}))
+
+    def server_ended(self, name: str) -> None:
+        """A server of tables has ended; none that comes has its name."""
+        self._ended.add(name)
+        self._serve(
+            lambda figures: replace(
+                figures, servers={other: state for other, state in figures.servers.items() if other != name}
+            )
+        )
 
     def _serve(self, change: Callable[[Figures], Figures]) -> None:
         with self._lock:
@@ -156,7 +172,8 @@ class Journal:
             "samples_per_second": event.samples_per_second,
             "eta": event.eta_seconds,
         }
+        servers = {name: asdict(state) for name, state in self._figures.servers.items()}
         try:
-            self._state.write({"progress": progress})
+            self._state.write({"progress": progress, "servers": servers})
         except StoreUnavailable as error:
             sys.stderr.write(f"the job's progress cannot be stored: {error}\n")

@@ -22,7 +22,7 @@ from sqlflow_elastic.elastic.folder import EVENTS_VARIABLE, JOB_VARIABLE, JobFol
 from sqlflow_elastic.elastic.member import HOST_VARIABLE, MOST_VARIABLE, SCALING_VARIABLE, WORKER_VARIABLE
 from sqlflow_elastic.elastic.membership import master_protocol as protocol
 from sqlflow_elastic.elastic.membership.master import MasterMachine
-from sqlflow_elastic.elastic.membership.messages import FromWorker
+from sqlflow_elastic.elastic.membership.messages import FromWorker, ServerState
 from sqlflow_elastic.elastic.membership.spec import JobSpec
 from sqlflow_elastic.elastic.state import Conflict, StoreUnavailable
 from sqlflow_elastic.errors import JobCancelled, JobError, SQLFlowError
@@ -227,6 +227,8 @@ class Master:
 
     def _received(self, name: str, message: FromWorker) -> None:
         self._journal.timeline.received(name, message, time.time())
+        if isinstance(message, ServerState):
+            self._journal.server(name, message)
         self._put(protocol.Received(name, message))
 
     def _lost(self, name: str) -> None:

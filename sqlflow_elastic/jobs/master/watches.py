@@ -91,6 +91,8 @@ class Watches:
             self._phases[status.name] = status.phase
             if status.role is Role.SERVER:
                 self._servers.add(status.name)
+                if status.phase is Phase.ENDED:
+                    self._journal.server_ended(status.name)
         workers = Counter(str(phase) for name, phase in self._phases.items() if name not in self._servers)
         self._journal.workers(workers)
         self._note_pause(workers)
