@@ -78,7 +78,9 @@ class Staff:
 
 
 def cause(event: ProcessChanged) -> str:
-    """What ended a process, in a word: the name of a signal, or "exit code 3"."""
+    """What ended a process, in a word: the name of a signal, "exit code 3", or its limit."""
+    if event.out_of_memory:
+        return "their memory's limit"
     code = event.exit_code
     if code is None or code >= 0:
         return f"exit code {code or 0}"
@@ -95,6 +97,8 @@ def failed_by_itself(event: ProcessChanged) -> bool:
 
 def in_words(event: ProcessChanged) -> str:
     """The end of a process, in words."""
+    if event.out_of_memory:
+        return f"{event.name} took more memory than it may"
     return f"{event.name} left" if event.exit_code == 0 else f"{event.name} was ended by {cause(event)}"
 
 

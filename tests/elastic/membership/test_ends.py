@@ -92,6 +92,19 @@ def test_deaths_with_progress_between_are_replaced_at_once_for_ever() -> None:
         job.hears(A, Progress(job.stored["version"], step))
 
 
+def test_workers_that_take_more_memory_than_they_may_end_the_job_in_the_end() -> None:
+    job = Job(1, deaths=2)
+    job.world(A)
+    job.ends(A, out_of_memory=True)
+    job.warms(B)
+    job.runs(B, step=-1)
+    assert job.changes[-1].why == "worker-0 took more memory than it may; worker-1 joined"
+    job.ends(B, out_of_memory=True)
+    assert job.stored["status"]["text"] == (
+        "worker processes were ended by their memory's limit 2 times without a step between"
+    )
+
+
 def test_deaths_without_progress_are_replaced_after_growing_pauses_until_there_is_no_hope() -> None:
     job = Job(1)
     pauses, dying = [], A
