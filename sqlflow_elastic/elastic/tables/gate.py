@@ -54,6 +54,10 @@ class Gate(Generic[K]):
             self._waiting.clear()
             self._begun.clear()
             self.version = place.version
+        for waiting in [each for each, own in self._waiting.items() if own == place]:
+            # It has lost that connection.
+            del self._waiting[waiting]
+            dropped.append(waiting)
         if root:
             return Entry.BEGINS, [*dropped, *self._end()]
         if self.members and place.size == self._size and place.rank not in self.members:
@@ -71,7 +75,7 @@ class Gate(Generic[K]):
             del self._waiting[waiting]
         self._begun.add(place.size)
         self._size = place.size
-        self.members = {place.rank: who} | {rank: waiting for waiting, rank in same.items() if rank != place.rank}
+        self.members = {place.rank: who} | {rank: waiting for waiting, rank in same.items()}
         return list(self.members.values())
 
     def leaves(self, who: K) -> list[K]:
