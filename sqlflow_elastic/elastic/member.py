@@ -98,9 +98,8 @@ class Member:
         self._token = token.encode()
         self._links: list[Link] = []
         self._tables: Session | None = None
-        #: The servers of the world that comes, and of the one whose state this member has.
+        #: Of the world that comes.
         self._servers: tuple[Server, ...] = ()
-        self._served_by: tuple[Server, ...] = ()
         self._boundary_of = 0
         self._replica: Replica | None = None
         self._most = int(os.environ.get(MOST_VARIABLE, "1"))
@@ -276,15 +275,13 @@ class Member:
             return
         self._close_tables()
         root = place.rank == commit.root
-        moved = self._served_by not in ((), self._servers)
-        if root and moved and commit.step != NO_STATE:
+        if root and commit.sources:
             # Rows move from servers to others by a snapshot.
             alone = Place(place.version, 0, 1, "")
-            self._tables = self._opened(self._served_by, alone, replica, root=True)
+            self._tables = self._opened(commit.sources, alone, replica, root=True)
             self._tables.snapshot(replica.step)
             self._close_tables()
         self._tables = self._opened(self._servers, place, replica, root=root)
-        self._served_by = self._servers
 
     def _opened(self, servers: tuple[Server, ...], place: Place, replica: Replica, *, root: bool) -> Session:
         try:
