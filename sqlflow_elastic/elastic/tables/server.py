@@ -230,18 +230,23 @@ class TableServer:
         self._reply(steps.push(rank, step, gradients, rates))
 
     def _reply(self, replies: Sequence[Applied | Rows]) -> None:
+        """Tell each member all that it is told at once, in one call of the system."""
+        outgoing: dict[int, list[memoryview]] = {rank: [] for rank in self._gate.members}
         for reply in replies:
             if isinstance(reply, Applied):
                 figures = np.array([self._snapshots.step, self.store.memory, self.store.rows], np.int64)
-                for member in list(self._gate.members.values()):
-                    self._send(member, message(Kind.APPLIED, reply.step, [figures]))
-            elif (receiver := self._gate.members.get(reply.rank)) is not None:
-                rows = [array for array in reply.rows if array.size]
+                for buffers in outgoing.values():
+                    buffers += message(Kind.APPLIED, reply.step, [figures])
+            elif reply.rank in outgoing:
+                parts = [array for array in reply.rows if array.size]
+                kind = Kind.LATE_ROWS if reply.late else Kind.ROWS
                 if reply.early is not None:
-                    self._send(receiver, message(Kind.EARLY_ROWS, reply.step, [np.packbits(reply.early), *rows]))
-                else:
-                    kind = Kind.LATE_ROWS if reply.late else Kind.ROWS
-                    self._send(receiver, message(kind, reply.step, rows))
+                    kind, parts = Kind.EARLY_ROWS, [np.packbits(reply.early), *parts]
+                outgoing[reply.rank] += message(kind, reply.step, parts)
+        members = dict(self._gate.members)
+        for rank, buffers in outgoing.items():
+            if buffers:
+                self._send(members[rank], buffers)
 
     def _begin_snapshot(self, connection: Connection, step: int) -> None:
         if step != self.store.step:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sqlflow_elastic.elastic.tables.marks import mark, unmarked
 from sqlflow_elastic.elastic.tables.memory import lazy_zeros
 from sqlflow_elastic.elastic.tables.store import TableStore
 from sqlflow_elastic.elastic.tables.table import Ids, Positions
@@ -92,8 +93,8 @@ class Steps:
             raise OutOfStepError(f"rank {rank} wants rows for step {step}, and {applied} are applied")
         positions = [table.find(each) for table, each in zip(self._store.tables, ids, strict=True)]
         for marks, own in zip(self._wanted_for[step % 2], positions, strict=True):
-            # Another member may have wanted it for two steps later.
-            marks[own] = np.maximum(marks[own], step - self._begun)
+            # Another member may have wanted some for two steps later.
+            mark(marks, own, step - self._begun)
         self._wants[step, rank] = want = _Want(positions)
         return self._rest(rank, step, want) if step == applied + 1 else []
 
@@ -144,7 +145,7 @@ class Steps:
             if want is None:
                 continue
             early = [
-                marks[own] != before
+                _unmarked(marks, own, before)
                 for marks, own in zip(self._wanted_for[(step - 1) % 2], want.positions, strict=True)
             ]
             now = [own[chosen] for own, chosen in zip(want.positions, early, strict=True)]
@@ -163,3 +164,9 @@ class Steps:
 
     def _read(self, positions: Sequence[Positions]) -> list[Numbers]:
         return [table.read(own) for table, own in zip(self._store.tables, positions, strict=True)]
+
+
+def _unmarked(marks: NDArray[np.int32], positions: Positions, step: int) -> NDArray[np.bool_]:
+    chosen = np.empty(len(positions), np.bool_)
+    unmarked(marks, positions, step, chosen)
+    return chosen
