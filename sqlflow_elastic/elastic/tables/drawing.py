@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from sqlflow_elastic.elastic.tables.compiled import compiled
 from sqlflow_elastic.models.tables import initial
 from sqlflow_elastic.models.tables.spec import Distribution, TableSpec
 
@@ -37,21 +37,21 @@ def draw_rows(spec: TableSpec, ids: NDArray[np.int64], out: NDArray[Any]) -> Non
             at += part.width
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _fill(places: Any, value: float, out: Any) -> None:
     for i in range(len(places)):
         for j in range(out.shape[1]):
             out[places[i], j] = value
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _mixed(bits: Any) -> Any:
     bits = (bits ^ (bits >> _30)) * _FIRST
     bits = (bits ^ (bits >> _27)) * _SECOND
     return bits ^ (bits >> _31)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _draw(ids: Any, places: Any, key: Any, truncated: bool, a: float, b: float, out: Any) -> None:
     for i in range(len(ids)):
         of_row = _mixed(np.uint64(ids[i]) * _GOLDEN + key)

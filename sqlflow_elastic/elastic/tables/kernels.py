@@ -1,6 +1,8 @@
 """What a server does to rows, compiled: each function passes once over the rows that a step touches.
 
 Rows are [capacity, width * (1 + slots)]: a row's weights, then its slots. ``arguments`` are scalars in the rows' dtype.
+
+Weights and slots of a row are slices: so the compiler sees that they are apart, and takes several numbers at a time.
 """
 
 from __future__ import annotations
@@ -8,12 +10,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numba
-
-_compiled = numba.njit(cache=True, nogil=True)
+from sqlflow_elastic.elastic.tables.compiled import compiled
 
 
-@_compiled
+@compiled
 def find(position_of: Any, ids: Any, positions: Any, id_of: Any, count: int) -> int:
     """Where ids are; those that are nowhere get the positions from ``count`` on. Returns how many rows there are then.
 
@@ -30,7 +30,7 @@ def find(position_of: Any, ids: Any, positions: Any, id_of: Any, count: int) -> 
     return count
 
 
-@_compiled
+@compiled
 def read(rows: Any, positions: Any, out: Any) -> None:
     """The weights of rows; those of positions below 0 are left as they are."""
     for i in range(len(positions)):
@@ -40,7 +40,7 @@ def read(rows: Any, positions: Any, out: Any) -> None:
                 out[i, j] = rows[position, j]
 
 
-@_compiled
+@compiled
 def add_up(positions: Any, gradients: Any, place_of: Any, unique: Any, sums: Any, count: int) -> int:
     """Add a worker's gradients to those of the workers before it.
 
@@ -61,7 +61,7 @@ def add_up(positions: Any, gradients: Any, place_of: Any, unique: Any, sums: Any
     return count
 
 
-@_compiled
+@compiled
 def touch(rows: Any, unique: Any, before: Any, changed: Any, place_of: Any) -> None:
     """Before an update: keep the rows as they are, note that they change, and clear what `add_up` left."""
     for i in range(len(unique)):
@@ -72,99 +72,95 @@ def touch(rows: Any, unique: Any, before: Any, changed: Any, place_of: Any) -> N
             before[i, j] = rows[position, j]
 
 
-@_compiled
+@compiled
 def sgd(rows: Any, unique: Any, gradients: Any, arguments: Any) -> None:
     """Without slots, or with momentum."""
     rate, momentum, nesterov = arguments
     width = gradients.shape[1]
     for i in range(len(unique)):
         row = rows[unique[i]]
-        for j in range(width):
-            gradient = gradients[i, j]
-            if len(row) == width:
-                row[j] -= gradient * rate
-            else:
-                velocity = row[width + j] * momentum - gradient * rate
-                row[width + j] = velocity
-                if nesterov != 0:
-                    row[j] += velocity * momentum - gradient * rate
-                else:
-                    row[j] += velocity
+        gradient, weights, velocities = gradients[i], row[:width], row[width:]
+        if len(velocities) == 0:
+            for j in range(width):
+                weights[j] -= gradient[j] * rate
+        else:
+            for j in range(width):
+                velocity = velocities[j] * momentum - gradient[j] * rate
+                velocities[j] = velocity
+                weights[j] += velocity * momentum - gradient[j] * rate if nesterov != 0 else velocity
 
 
-@_compiled
+@compiled
 def adagrad(rows: Any, unique: Any, gradients: Any, arguments: Any) -> None:
     """One slot: the sum of squares."""
     rate, epsilon = arguments
     width = gradients.shape[1]
     for i in range(len(unique)):
         row = rows[unique[i]]
+        gradient, weights, sums = gradients[i], row[:width], row[width:]
         for j in range(width):
-            gradient = gradients[i, j]
-            row[width + j] += gradient * gradient
-            row[j] -= rate * gradient / math.sqrt(row[width + j] + epsilon)
+            total = sums[j] + gradient[j] * gradient[j]
+            sums[j] = total
+            weights[j] -= rate * gradient[j] / math.sqrt(total + epsilon)
 
 
-@_compiled
+@compiled
 def adam(rows: Any, unique: Any, gradients: Any, arguments: Any) -> None:
     """Two slots: the means of gradients and of their squares. ``rate`` has the corrections of their bias in it."""
     rate, rest_1, rest_2, epsilon = arguments
     width = gradients.shape[1]
     for i in range(len(unique)):
         row = rows[unique[i]]
+        gradient, weights, means, squares = gradients[i], row[:width], row[width : 2 * width], row[2 * width :]
         for j in range(width):
-            gradient = gradients[i, j]
-            mean = row[width + j] + (gradient - row[width + j]) * rest_1
-            square = row[2 * width + j] + (gradient * gradient - row[2 * width + j]) * rest_2
-            row[width + j] = mean
-            row[2 * width + j] = square
-            row[j] -= mean * rate / (math.sqrt(square) + epsilon)
+            mean = means[j] + (gradient[j] - means[j]) * rest_1
+            square = squares[j] + (gradient[j] * gradient[j] - squares[j]) * rest_2
+            means[j] = mean
+            squares[j] = square
+            weights[j] -= mean * rate / (math.sqrt(square) + epsilon)
 
 
-@_compiled
+@compiled
 def rmsprop(rows: Any, unique: Any, gradients: Any, arguments: Any) -> None:
     """Slots: the mean of squares, then of momentum if there is any, then the mean of gradients if centered."""
     rate, rho, rest, momentum, epsilon, centered = arguments
     width = gradients.shape[1]
     for i in range(len(unique)):
         row = rows[unique[i]]
+        gradient, weights, squares = gradients[i], row[:width], row[width : 2 * width]
+        moved, means = row[2 * width : 3 * width], row[len(row) - width :]  # used only where there are such
         for j in range(width):
-            gradient = gradients[i, j]
-            square = rho * row[width + j] + rest * gradient * gradient
-            row[width + j] = square
-            at = 2 * width + j
-            moved = at
-            if momentum > 0:
-                at += width
+            square = rho * squares[j] + rest * gradient[j] * gradient[j]
+            squares[j] = square
             if centered != 0:
-                mean = rho * row[at] + rest * gradient
-                row[at] = mean
+                mean = rho * means[j] + rest * gradient[j]
+                means[j] = mean
                 square -= mean * mean
-            change = rate * gradient / math.sqrt(square + epsilon)
+            change = rate * gradient[j] / math.sqrt(square + epsilon)
             if momentum > 0:
-                change += momentum * row[moved]
-                row[moved] = change
-            row[j] -= change
+                change += momentum * moved[j]
+                moved[j] = change
+            weights[j] -= change
 
 
-@_compiled
+@compiled
 def ftrl(rows: Any, unique: Any, gradients: Any, arguments: Any) -> None:
     """Two slots: the sum of squares, and the linear term."""
     rate, power, l1, l2_twice, shrinkage_twice = arguments
     width = gradients.shape[1]
     for i in range(len(unique)):
         row = rows[unique[i]]
+        gradient, weights, sums, linears = gradients[i], row[:width], row[width : 2 * width], row[2 * width :]
         for j in range(width):
-            gradient, weight = gradients[i, j], row[j]
-            old = row[width + j]
-            new = old + gradient * gradient
+            old = sums[j]
+            new = old + gradient[j] * gradient[j]
             if power == 0.5:  # the usual one, and many times as fast
                 root, old_root = math.sqrt(new), math.sqrt(old)
             else:
                 root, old_root = new**power, old**power
-            shrunk = gradient + shrinkage_twice * weight
-            linear = row[2 * width + j] + shrunk - (root - old_root) / rate * weight
-            row[width + j] = new
-            row[2 * width + j] = linear
+            shrunk = gradient[j] + shrinkage_twice * weights[j]
+            linear = linears[j] + shrunk - (root - old_root) / rate * weights[j]
+            sums[j] = new
+            linears[j] = linear
             clipped = min(max(linear, -l1), l1)
-            row[j] = (clipped - linear) / (root / rate + l2_twice)
+            weights[j] = (clipped - linear) / (root / rate + l2_twice)

@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 from sqlflow_elastic.elastic.tables import kernels
 from sqlflow_elastic.models.tables.spec import RowOptimizer
 
-#: ``(arguments, learning rate, steps taken) -> the kernel's arguments``, all of the rows' dtype.
-_Arguments = Callable[[Mapping[str, Any], Any, Any], tuple[Any, ...]]
+#: ``(arguments, learning rate, steps taken) -> the kernel's arguments``; rate and steps are of the rows' dtype. Like
+#: Keras, each function computes with plain numbers what has only plain numbers in it: 1 - 0.999 in float32 would be
+#: off by 5e-5.
+_Arguments = Callable[[Mapping[str, float], Any, Any], tuple[Any, ...]]
 
 
 class RowRule:
@@ -31,7 +33,7 @@ class RowRule:
             raise ValueError(f"no rule for rows: {optimizer.name}; there are {', '.join(_RULES)}")
         self._kernel, self._of_step = _RULES[optimizer.name]
         self._dtype = np.dtype(dtype)
-        self._arguments = {name: self._dtype.type(value) for name, value in optimizer.arguments.items()}
+        self._arguments = dict(optimizer.arguments)
 
     def apply(
         self,
@@ -50,28 +52,31 @@ class RowRule:
             learning_rate, iteration: of the optimizer, before this step.
         """
         of = self._dtype.type
-        arguments = self._of_step(self._arguments, of(learning_rate), of(iteration + 1))
+        with np.errstate(divide="ignore", invalid="ignore"):  # as Keras: a rate of 0
+            arguments = self._of_step(self._arguments, of(learning_rate), of(iteration + 1))
         self._kernel(rows, unique, gradients, tuple(map(of, arguments)))
 
 
-def _sgd(of: Mapping[str, Any], rate: Any, step: Any) -> tuple[Any, ...]:
+def _sgd(of: Mapping[str, float], rate: Any, step: Any) -> tuple[Any, ...]:
     return rate, of["momentum"], of["nesterov"]
 
 
-def _adagrad(of: Mapping[str, Any], rate: Any, step: Any) -> tuple[Any, ...]:
+def _adagrad(of: Mapping[str, float], rate: Any, step: Any) -> tuple[Any, ...]:
     return rate, of["epsilon"]
 
 
-def _adam(of: Mapping[str, Any], rate: Any, step: Any) -> tuple[Any, ...]:
-    corrected = rate * np.sqrt(1 - of["beta_2"] ** step) / (1 - of["beta_1"] ** step)
+def _adam(of: Mapping[str, float], rate: Any, step: Any) -> tuple[Any, ...]:
+    # Keras makes tensors of the two, which are float32 first whatever the rows are.
+    power_1, power_2 = (type(step)(np.float32(of[beta])) ** step for beta in ("beta_1", "beta_2"))
+    corrected = rate * np.sqrt(1 - power_2) / (1 - power_1)
     return corrected, 1 - of["beta_1"], 1 - of["beta_2"], of["epsilon"]
 
 
-def _rmsprop(of: Mapping[str, Any], rate: Any, step: Any) -> tuple[Any, ...]:
+def _rmsprop(of: Mapping[str, float], rate: Any, step: Any) -> tuple[Any, ...]:
     return rate, of["rho"], 1 - of["rho"], of["momentum"], of["epsilon"], of["centered"]
 
 
-def _ftrl(of: Mapping[str, Any], rate: Any, step: Any) -> tuple[Any, ...]:
+def _ftrl(of: Mapping[str, float], rate: Any, step: Any) -> tuple[Any, ...]:
     l2 = of["l2_regularization_strength"] + of["beta"] / (2 * rate)
     shrinkage = of["l2_shrinkage_regularization_strength"]
     return rate, -of["learning_rate_power"], of["l1_regularization_strength"], 2 * l2, 2 * shrinkage

@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 
 from sqlflow_elastic.elastic.tables import kernels
 from sqlflow_elastic.elastic.tables.drawing import draw_rows
-from sqlflow_elastic.elastic.tables.memory import lazy_zeros
+from sqlflow_elastic.elastic.tables.memory import lazy_zeros, release
 from sqlflow_elastic.elastic.tables.rules import RowRule
 from sqlflow_elastic.elastic.tables.sharding import shards_of
-from sqlflow_elastic.models.tables.initial import first_rows
 from sqlflow_elastic.models.tables.spec import TableSpec
 
 Ids = NDArray[np.int64]
@@ -23,6 +22,8 @@ Numbers = NDArray[Any]
 
 #: Rows that are moved at a time.
 _BLOCK = 1 << 16
+#: Rows that are updated at a time, so that they stay in the processor's cache between two passes.
+_UPDATED = 1 << 11
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class Table:
     def _begin(self) -> None:
         spec = self.spec
         self._count = 0
-        self._rows = lazy_zeros((spec.rows, spec.width * (1 + spec.slots)), spec.dtype)
+        self._rows = lazy_zeros((spec.rows, spec.width * (1 + spec.slots)), spec.dtype, filled=True)
         self._id_of = lazy_zeros((spec.rows,), np.int64)
         self._position_of = lazy_zeros((spec.rows,), np.int32)
         self._place_of = lazy_zeros((spec.rows,), np.int32)
@@ -77,13 +78,16 @@ class Table:
         Raises:
             ValueError: an id is out of range, or a dense table lacks it.
         """
+        if self.spec.dense:
+            positions = self.where(ids)
+            if (positions < 0).any():
+                raise ValueError(f"rows of {self.spec.name} are given, not drawn")
+            return positions
         self._check(ids)
         positions = np.empty(len(ids), np.int32)
         before = self._count
         self._count = kernels.find(self._position_of, ids, positions, self._id_of, before)
         if self._count > before:
-            if self.spec.dense:
-                raise ValueError(f"rows of {self.spec.name} are given, not drawn")
             self._draw(before, self._count)
         return positions
 
@@ -106,7 +110,9 @@ class Table:
         kernels.read(self._rows, positions, out)
         lacking = np.flatnonzero(positions < 0)
         if len(lacking):
-            out[lacking] = first_rows(self.spec, ids[lacking])
+            first = np.empty((len(lacking), self.spec.width), self.spec.dtype)
+            draw_rows(self.spec, ids[lacking], first)
+            out[lacking] = first
         return out
 
     def update(
@@ -127,13 +133,16 @@ class Table:
             count = kernels.add_up(own, gradient, self._place_of, unique, sums, count)
         unique, sums = unique[:count], sums[:count]
         before = np.empty((count, self._rows.shape[1]), self.spec.dtype)
-        kernels.touch(self._rows, unique, before, self._changed, self._place_of)
-        self._rule.apply(self._rows, unique, sums, learning_rate, iteration)
+        for start in range(0, count, _UPDATED):
+            block = slice(start, start + _UPDATED)
+            kernels.touch(self._rows, unique[block], before[block], self._changed, self._place_of)
+            self._rule.apply(self._rows, unique[block], sums[block], learning_rate, iteration)
         return Undo(unique, before)
 
     def undo(self, undo: Undo) -> None:
-        """Put back what an update changed; it is the last one."""
+        """Put back what an update changed; it is the last one. So the rows have changed again."""
         self._rows[undo.positions] = undo.before
+        self._changed[undo.positions] = 1
 
     def whole(self, positions: Positions) -> Numbers:
         """Rows with their slots, [n, width * (1 + slots)], copied."""
@@ -162,20 +171,26 @@ class Table:
         self._changed[positions] = 1
 
     def keep(self, shards: NDArray[np.bool_]) -> None:
-        """Drop the rows of all other shards; positions are new afterwards.
+        """Drop the rows of all other shards, in place; positions are new afterwards.
 
         Args:
             shards: [SHARDS].
         """
-        ids, rows, changed, count = self._id_of, self._rows, self._changed, self._count
-        kept = shards[shards_of(ids[:count])]
-        if kept.all():
-            return
-        self._begin()
-        for start in range(0, count, _BLOCK):
-            chosen = start + np.flatnonzero(kept[start : start + _BLOCK])
-            self.put(ids[chosen], rows[chosen])
-            self._changed[self._position_of[ids[chosen]] - 1] = changed[chosen]
+        end = 0
+        for start in range(0, self._count, _BLOCK):
+            stop = min(start + _BLOCK, self._count)
+            ids = self._id_of[start:stop].copy()
+            kept = shards[shards_of(ids)]
+            self._position_of[ids[~kept]] = 0
+            chosen, first, end = start + np.flatnonzero(kept), end, end + int(kept.sum())
+            if end == stop:  # nothing was dropped so far
+                continue
+            self._position_of[ids[kept]] = np.arange(first + 1, end + 1)
+            for array in (self._rows, self._id_of, self._changed):
+                array[first:end] = array[chosen]
+        self._count = end
+        for array in (self._rows, self._id_of, self._changed, self._place_of):
+            release(array, end)
 
     def clear(self) -> None:
         """Drop all rows."""
