@@ -50,8 +50,9 @@ class Config:
         slots: how many processes of jobs run at once on this machine; None: one for each core.
         state_store: ``etcd://[user:password@]host:port/prefix``, where the states of jobs are kept; None: in their
             folders.
-        storage: folder of what is too large for a database: tables of trained models; None:
-            ``~/.local/share/sqlflow-elastic/models`` ($XDG_DATA_HOME in place of ``~/.local/share``).
+        storage: folder of what is too large for a database: tables of trained models; a path, or a URL such as
+            ``s3://bucket/folder``; None: ``~/.local/share/sqlflow-elastic/models`` ($XDG_DATA_HOME in place of
+            ``~/.local/share``).
     """
 
     datasource: str | None = field(default=None, repr=False)
@@ -60,7 +61,7 @@ class Config:
     max_rows: int = 100
     slots: int | None = None
     state_store: str | None = field(default=None, repr=False)
-    storage: str | None = None
+    storage: str | None = field(default=None, repr=False)
 
     @property
     def jobs_folder(self) -> Path:
@@ -70,16 +71,13 @@ class Config:
         return _home("XDG_STATE_HOME", ".local/state") / "jobs"
 
     @property
-    def storage_folder(self) -> Path:
-        """`storage` or its default."""
-        if self.storage is not None:
-            return Path(self.storage).expanduser().absolute()
-        return _home("XDG_DATA_HOME", ".local/share") / "models"
-
-    @property
     def history_file(self) -> Path:
         """What was typed at the prompt: ``~/.local/state/sqlflow-elastic/history``."""
         return _home("XDG_STATE_HOME", ".local/state") / "history"
+
+    def storage_or_default(self) -> str:
+        """`storage` or its default."""
+        return self.storage or str(_home("XDG_DATA_HOME", ".local/share") / "models")
 
     def datasource_or_default(self) -> str:
         """`datasource` or the user's own DuckDB file, whose folder exists then."""

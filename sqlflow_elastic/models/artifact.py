@@ -1,8 +1,10 @@
 """A trained model in one file: the features and what they learned, the label, the network, and what else belongs to it.
 
-The file is a zip of ``features.json``, ``extra.json`` and ``network.keras``. Reading it runs no code from it: JSON, and
-Keras's format in safe mode. A network that Keras cannot build again from its file (a class of the user's that is not
-registered) still has its weights there: the program builds it, `Artifact.load_weights_into` fills it.
+The file is a zip of ``features.json``, ``extra.json`` and ``network.keras``; of a model whose tables are not in its
+network (see `large_tables`) also of ``tables.json``, and of the tables unless they are elsewhere. Reading it runs no
+code from it: JSON, and Keras's format in safe mode. A network that Keras cannot build again from its file (a class of
+the user's that is not registered) still has its weights there: the program builds it, `Artifact.load_weights_into`
+fills it.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from sqlflow_elastic.models.features.columns import Column, Field, Label
 from sqlflow_elastic.models.features.nodes import Node
 from sqlflow_elastic.models.features.resolve import Inputs
 from sqlflow_elastic.models.features.statistics import Statistics
-from sqlflow_elastic.models.large_tables import open_tables
+from sqlflow_elastic.models.large_tables import MANIFEST, manifest_of, open_tables, read_manifest
 from sqlflow_elastic.models.tables.table_file import TableFiles
 
 if TYPE_CHECKING:
@@ -105,7 +107,10 @@ class Artifact:
 
     @cached_property
     def tables(self) -> TableFiles | None:
-        """The tables that are too large for the file; None without any. Raises: ModelStoreError: one is damaged."""
+        """The tables that are not in the network; None without any.
+
+        Raises: ModelStoreError: one is missing or damaged.
+        """
         return open_tables(self.path)
 
     @cached_property
@@ -121,15 +126,11 @@ class Artifact:
                 raise
         from sqlflow_elastic.models.features.inputs import FeatureInputs
 
-        served = self._served()
-        model = self.build_model(FeatureInputs(self.encoder, served=lambda name, rows, size: name in served))
+        with zipfile.ZipFile(self.path) as archive:
+            layers, _ = read_manifest(archive)
+        model = self.build_model(FeatureInputs(self.encoder, served=lambda name, rows, size: name in layers))
         self.load_weights_into(model)
         return model
-
-    def _served(self) -> set[str]:
-        """Names of the layers whose tables are not in the network."""
-        with zipfile.ZipFile(self.path) as archive:
-            return set(json.loads(archive.read("served.json"))) if "served.json" in archive.namelist() else set()
 
     def _stored_model(self) -> keras.Model:
         import keras
@@ -188,7 +189,10 @@ def save_artifact(
         columns, fields, label, statistics: the features, as `Encoder` takes them.
         model: the network, from encoded arrays to outputs.
         extra: anything of JSON values that belongs to it.
-        served: names of the layers whose tables are not in the network, but beside the file (see `large_tables`).
+        served: names of the layers whose tables are not in the network, but beside the file, as `write_tables` of
+            `large_tables` left them.
+
+    Raises: ModelStoreError: tables are not beside the file.
     """
     features = Features({name: tuple(group) for name, group in columns.items()}, tuple(fields), label, statistics)
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
@@ -198,7 +202,7 @@ def save_artifact(
             archive.writestr("features.json", json.dumps(features.to_json(), ensure_ascii=False))
             archive.writestr("extra.json", json.dumps(dict(extra), ensure_ascii=False))
             if served:
-                archive.writestr("served.json", json.dumps(list(served)))
+                archive.writestr(MANIFEST, json.dumps(manifest_of(path, served)))
             archive.write(network, network.name)
         with whole.open("rb+") as file:
             os.fsync(file.fileno())

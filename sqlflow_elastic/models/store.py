@@ -8,11 +8,12 @@ This module stands below the data sources, so it says in `Database` what it need
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import difflib
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,9 +21,10 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from sqlflow_elastic.errors import ModelStoreError
-from sqlflow_elastic.models.large_tables import drop_tables, lend_tables, store_tables
+from sqlflow_elastic.errors import DataSourceError, ModelStoreError
+from sqlflow_elastic.models.large_tables import lend_tables, store_tables
 from sqlflow_elastic.models.mark import Mark
+from sqlflow_elastic.models.storage import Storage
 
 CHUNK_BYTES = 1 << 20
 SCHEMA = pa.schema([("part", pa.int64()), ("metadata", pa.string()), ("chunk", pa.binary())])
@@ -84,8 +86,8 @@ class ModelMetadata:
         seconds: wall time of the training.
         digest: SHA-256 of the artifact, hexadecimal; set by `save_model`.
         size: bytes of the artifact; set by `save_model`.
-        tables, tables_size: where tables are that are too large for the artifact, and their bytes; "" and 0 without
-            any; set by `save_model`.
+        tables, tables_size: where in the storage tables are that are too large for the artifact, without credentials,
+            and their bytes; "" and 0 without any; set by `save_model`.
         strategy: where tables were in the training, and why; None for what a program did alone.
     """
 
@@ -119,16 +121,26 @@ class ModelMetadata:
         return cls(**{name: value for name, value in data.items() if name in known})
 
 
+def _no_warning(text: str) -> None:
+    pass
+
+
 def save_model(
-    source: Database, table: tuple[str, ...], metadata: ModelMetadata, artifact: Path, storage: Path | None = None
+    source: Database,
+    table: tuple[str, ...],
+    metadata: ModelMetadata,
+    artifact: Path,
+    storage: Storage | None = None,
+    warn: Callable[[str], None] = _no_warning,
 ) -> ModelMetadata:
     """Write a model, replacing an earlier one of that name; returns the metadata with what is set here.
 
     Args:
         source, table: where.
         metadata: what is known of it.
-        artifact: its file; its tables, if they are beside it, are moved.
-        storage: takes tables that are too large for the database; None for a model without any.
+        artifact: its file; tables that are beside it go into it if they are small.
+        storage: takes large tables; None for models without any.
+        warn: told if tables of the earlier model cannot be removed.
 
     Raises:
         DataSourceError: the table cannot be written, or is there and is not ours.
@@ -148,9 +160,12 @@ def save_model(
     try:
         source.write_table(table, SCHEMA, _table_rows(metadata, artifact), Mark.MODEL)
     except BaseException:
-        drop_tables(tables)
+        # Where the database cannot say that it has not taken the model after all, tables stay.
+        with contextlib.suppress(DataSourceError):
+            if tables and _tables(source, table) != tables:
+                _remove(storage, tables, warn)
         raise
-    drop_tables(replaced)
+    _remove(storage, replaced, warn)
     return metadata
 
 
@@ -160,6 +175,16 @@ def _tables(source: Database, table: tuple[str, ...]) -> str:
         return load_metadata(source, table).tables
     except ModelStoreError:
         return ""
+
+
+def _remove(storage: Storage | None, tables: str, warn: Callable[[str], None]) -> None:
+    """Remove tables that no model names any more."""
+    if not tables or storage is None:
+        return
+    try:
+        storage.remove(tables)
+    except ModelStoreError as error:
+        warn(str(error))
 
 
 def _table_rows(metadata: ModelMetadata, artifact: Path) -> Iterator[pa.RecordBatch]:
@@ -188,10 +213,15 @@ def load_metadata(source: Database, table: tuple[str, ...]) -> ModelMetadata:
         raise ModelStoreError(f"the model {name} is damaged: its metadata cannot be read") from error
 
 
-def load_model(source: Database, table: tuple[str, ...], into: Path) -> ModelMetadata:
+def load_model(source: Database, table: tuple[str, ...], into: Path, storage: Storage | None = None) -> ModelMetadata:
     """Write a model's artifact to a file, which appears only when it is whole and right.
 
-    Raises: ModelStoreError: there is no such model, or it is damaged.
+    Args:
+        source, table: where it is.
+        into: the file.
+        storage: where large tables are; None for a model without any.
+
+    Raises: ModelStoreError: there is no such model, it is damaged, or its tables are missing.
     """
     metadata = load_metadata(source, table)
     aside = into.with_name(f"{into.name}.part")
@@ -208,7 +238,9 @@ def load_model(source: Database, table: tuple[str, ...], into: Path) -> ModelMet
         if digest.hexdigest() != metadata.digest:
             raise ModelStoreError(f"the model {'.'.join(table)} is damaged: its content does not match its digest")
         if metadata.tables:
-            lend_tables(metadata.tables, into)
+            if storage is None:
+                raise ModelStoreError(f"the tables of the model {'.'.join(table)} are in {metadata.tables}")
+            lend_tables(metadata.tables, aside, into, storage)
         aside.rename(into)
     finally:
         aside.unlink(missing_ok=True)
@@ -232,15 +264,27 @@ def list_models(source: Database) -> list[tuple[str, ModelMetadata | None]]:
     return models
 
 
-def drop_model(source: Database, table: tuple[str, ...], if_exists: bool = False) -> bool:
+def drop_model(
+    source: Database,
+    table: tuple[str, ...],
+    if_exists: bool = False,
+    storage: Storage | None = None,
+    warn: Callable[[str], None] = _no_warning,
+) -> bool:
     """Drop a model; whether there was one.
+
+    Args:
+        source, table: where it is.
+        if_exists: whether it may be missing.
+        storage: where large tables are; None for a model without any.
+        warn: told if tables cannot be removed.
 
     Raises: ModelStoreError: there is none (unless ``if_exists``), or the table is no model.
     """
     if source.mark(table) is Mark.MODEL:
         tables = _tables(source, table)
         source.drop_table(table)
-        drop_tables(tables)
+        _remove(storage, tables, warn)
         return True
     if if_exists and source.columns(table) is None:
         return False

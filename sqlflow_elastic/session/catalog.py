@@ -9,7 +9,7 @@ import pyarrow as pa
 from sqlflow_elastic.events import Event, Rows
 from sqlflow_elastic.language import ast
 from sqlflow_elastic.models.store import ModelMetadata, drop_model, list_models, load_metadata
-from sqlflow_elastic.session.context import Context, Outcome, Running
+from sqlflow_elastic.session.context import Context, Outcome, Running, warning
 from sqlflow_elastic.session.job_text import strategy_text
 
 _LISTED = pa.schema(
@@ -45,7 +45,7 @@ def show_models(context: Context) -> Running:
             "Rows": model.rows,
             "Metrics": metrics_text(model.metrics),
             "Created": model.created,
-            "Bytes": model.size,
+            "Bytes": model.size + model.tables_size,
         }
         for name, model in models
     ]
@@ -91,7 +91,9 @@ def describe_model(context: Context, statement: ast.DescribeModel) -> Running:
 def drop(context: Context, statement: ast.DropModel) -> Running:
     """Drop a model."""
     table, if_exists = statement.model.parts, statement.if_exists
-    dropped = yield from context.database.run(lambda _: drop_model(context.source, table, if_exists))
+    dropped = yield from context.database.run(
+        lambda emit: drop_model(context.source, table, if_exists, context.storage, warning(emit))
+    )
     name = statement.model.text
     return Outcome(f"Dropped the model {name}" if dropped else f"There is no model {name}", {"dropped": dropped})
 

@@ -11,7 +11,8 @@ from typing import Any
 
 from sqlflow_elastic.cluster import Cluster
 from sqlflow_elastic.datasource import DataSource
-from sqlflow_elastic.events import Event, Progress
+from sqlflow_elastic.events import Event, Message, Progress
+from sqlflow_elastic.models.storage import Storage
 from sqlflow_elastic.session.background import Background, Emit
 
 _PROGRESS_SECONDS = 0.2
@@ -35,7 +36,7 @@ class Context:
     database: Background
     cluster: Cluster
     jobs_folder: Path
-    storage: Path
+    storage: Storage
     cancelled: threading.Event
     state_store: str | None = field(default=None, repr=False)
 
@@ -69,3 +70,8 @@ def row_progress(emit: Emit, phase: str, total: int | None = None) -> Callable[[
 def rows_text(count: int) -> str:
     """``1 row``, ``1,000 rows``."""
     return f"{count:,} row" if count == 1 else f"{count:,} rows"
+
+
+def warning(emit: Emit) -> Callable[[str], None]:
+    """A function that tells a warning."""
+    return lambda text: emit(Message(text, "warning"))

@@ -24,7 +24,7 @@ from sqlflow_elastic.language import ast
 from sqlflow_elastic.models.store import ModelMetadata, load_model, save_model
 from sqlflow_elastic.session.background import Emit
 from sqlflow_elastic.session.catalog import metrics_text
-from sqlflow_elastic.session.context import Context, Outcome, Running, row_progress, rows_text
+from sqlflow_elastic.session.context import Context, Outcome, Running, row_progress, rows_text, warning
 from sqlflow_elastic.session.job import statement_job
 
 _MODELS_SCHEMA = "sqlflow_models"
@@ -71,14 +71,14 @@ def _train(context: Context, statement: ast.Train, text: str) -> Running:
             strategy=summary.get("strategy"),
         )
         yield Progress("saving", 0)
-        yield from context.database.run(lambda _: _save(context, plan, metadata, folder))
+        yield from context.database.run(lambda emit: _save(context, plan, metadata, folder, emit))
     measured = f" ({metrics_text(metadata.metrics)})" if metadata.metrics else ""
     trained = f"Trained {plan.estimator} on {rows_text(metadata.rows)}"
     return Outcome(f"{trained}; saved as {metadata.name}{measured}", summary)
 
 
-def _save(context: Context, plan: TrainPlan, metadata: ModelMetadata, folder: JobFolder) -> None:
-    save_model(context.source, plan.into, metadata, folder.trained, context.storage)
+def _save(context: Context, plan: TrainPlan, metadata: ModelMetadata, folder: JobFolder, emit: Emit) -> None:
+    save_model(context.source, plan.into, metadata, folder.trained, context.storage, warning(emit))
 
 
 def _predict(context: Context, statement: ast.Predict, text: str) -> Running:
@@ -166,7 +166,7 @@ def _run(context: Context, plan: Plan, folder: JobFolder, result: Path) -> Gener
     """Fill the job's folder and run its program until it has left its result; the rows it ran on."""
     snapshot = yield from _read(context, plan.select, folder.snapshot)
     if (using := plan.using) is not None:
-        yield from context.database.run(lambda _: load_model(context.source, using, folder.model))
+        yield from context.database.run(lambda _: load_model(context.source, using, folder.model, context.storage))
     yield Progress("preparing", 0, unit="rows")
     yield from Job(
         folder,

@@ -22,6 +22,7 @@ from sqlflow_elastic.jobs import Job
 from sqlflow_elastic.jobs.records import list_jobs
 from sqlflow_elastic.jobs.request import JobKind, JobRequest
 from sqlflow_elastic.language import ast
+from sqlflow_elastic.models.storage import Storage
 from sqlflow_elastic.models.store import load_model
 from sqlflow_elastic.session import catalog, jobs
 from sqlflow_elastic.session.background import Background
@@ -66,7 +67,8 @@ class Session:
         cluster: where jobs run; closed with the session.
         jobs_folder: where the jobs' folders are made.
         state_store: URL of the store of their states, see `Config`; None for those in their folders.
-        storage: folder of what is too large for the database; None for one beside the jobs' folders.
+        storage: folder or URL of what is too large for the database, see `Config`; None for one beside the jobs'
+            folders.
     """
 
     def __init__(
@@ -75,19 +77,19 @@ class Session:
         cluster: Cluster,
         jobs_folder: Path,
         state_store: str | None = None,
-        storage: Path | None = None,
+        storage: str | Path | None = None,
     ) -> None:
         self._cancelled = threading.Event()
         database = Background(source.cancel, self._cancelled)
-        storage = storage or jobs_folder.parent / "models"
-        self._context = Context(source, database, cluster, jobs_folder, storage, self._cancelled, state_store)
+        kept = Storage(storage or jobs_folder.parent / "models")
+        self._context = Context(source, database, cluster, jobs_folder, kept, self._cancelled, state_store)
 
     @classmethod
     def open(cls, config: Config) -> Self:
         """A session on the settings' data source and this machine. Raises: DataSourceError: it cannot be reached."""
         source = open_source(config.datasource_or_default())
         cluster = LocalCluster(slots=config.slots)
-        return cls(source, cluster, config.jobs_folder, config.state_store, config.storage_folder)
+        return cls(source, cluster, config.jobs_folder, config.state_store, config.storage_or_default())
 
     @property
     def source(self) -> DataSource:
@@ -178,7 +180,7 @@ class Session:
         request = JobRequest(JobKind.PROGRAM, model, "")
         with statement_job(context, request) as folder:
             ask = context.database.ask
-            ask(lambda: load_model(self.source, table, folder.model), None)
+            ask(lambda: load_model(self.source, table, folder.model, context.storage), None)
             with beside(directory, ("model.keras", "saved_model", "model.json")) as aside:
                 program = ask(lambda: compile_export(self.source, table, str(folder.model), str(aside)), None)
                 job = Job(

@@ -14,11 +14,12 @@ from sqlflow_elastic.cluster import LocalCluster
 from sqlflow_elastic.datasource import Mark, open_source
 from sqlflow_elastic.errors import ModelStoreError, SQLFlowError
 from sqlflow_elastic.events import Event, Message
+from sqlflow_elastic.models import large_tables
 from sqlflow_elastic.session import Session
 
 WITH = """train.epoch = 20, train.batch_size = 64, train.num_workers = 2, train.scaling = "all",
 model.hidden_units = [16], model.optimizer = Adagrad, optimizer.learning_rate = 0.1"""
-#: A table of 16 numbers a row that is too large for a model in the database, and one that is not.
+#: A table of 16 numbers a row that is too large for a network, and one that is not.
 LARGE, SMALL = 5_000_000, 20_000
 
 
@@ -44,6 +45,12 @@ def session(storage: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         Session(source, cluster, tmp_path_factory.mktemp("jobs"), storage=storage) as session,
     ):
         yield session
+
+
+@pytest.fixture
+def all_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every table that is not in its network is too large for the database."""
+    monkeypatch.setattr(large_tables, "WHOLE_BYTES", 0)
 
 
 def train(session: Session, rows: int, into: str, extra: str = "") -> list[Event]:
@@ -74,6 +81,14 @@ def test_a_small_table_ends_in_the_model(session: Session, storage: Path) -> Non
     assert auc(session, "held") == pytest.approx(auc(session, "small"), abs=1e-3)
 
 
+def test_what_was_trained_of_a_large_table_ends_in_the_model_if_it_is_little(session: Session, storage: Path) -> None:
+    train(session, LARGE, "sparse", ', train.strategy = "hybrid"')
+    assert not storage.exists()
+    assert "tables" not in properties(session, "sparse")
+    assert auc(session, "sparse") > 0.8
+
+
+@pytest.mark.usefixtures("all_large")
 def test_a_large_table_ends_in_the_storage_and_goes_with_its_model(session: Session, storage: Path) -> None:
     # A worker of 1,100 MiB has no room for it: nobody has to ask for servers.
     told = train(session, LARGE, "big", ", train.worker_memory = 1200")
@@ -95,10 +110,12 @@ def test_a_large_table_ends_in_the_storage_and_goes_with_its_model(session: Sess
     assert list(storage.iterdir()) == []
 
 
+@pytest.mark.usefixtures("all_large")
 def test_missing_tables_are_told(session: Session, storage: Path) -> None:
     train(session, LARGE, "lost", ", train.worker_memory = 1200")
     (folder,) = storage.iterdir()
     folder.rename(folder.with_name("elsewhere"))
     with pytest.raises(ModelStoreError, match="tables are missing"):
         auc(session, "lost")
-    session.sql("DROP MODEL lost")
+    told = list(session.execute("DROP MODEL lost"))
+    assert [event.level for event in told if isinstance(event, Message) and "are left" in event.text] == ["warning"]
