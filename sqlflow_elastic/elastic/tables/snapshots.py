@@ -6,27 +6,26 @@ steps change meanwhile is kept as it was: it takes the place of what is copied.
 
 from __future__ import annotations
 
-import queue
-import threading
+import secrets
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sqlflow_elastic.elastic.tables.copying import TableCopy
 from sqlflow_elastic.elastic.tables.manifests import Manifest, read_manifests, segment_path, write_manifest
-from sqlflow_elastic.elastic.tables.memory import lazy_zeros
-from sqlflow_elastic.elastic.tables.segments import SegmentError, SegmentWriter, read_segment
+from sqlflow_elastic.elastic.tables.segments import Ids, Numbers, SegmentError, read_segment
 from sqlflow_elastic.elastic.tables.sharding import shards_of
-from sqlflow_elastic.elastic.tables.table import Positions, Table, Undo
+from sqlflow_elastic.elastic.tables.table import Table, Undo
+from sqlflow_elastic.elastic.tables.writing import WritingThread
+from sqlflow_elastic.models.tables.spec import TableSpec
 
-_PIECE_BYTES = 4 << 20
-_QUEUED = 4
 #: A server's segments may hold so many times the rows that it has; then all rows are written anew.
 _MOST_OVERLAP = 2
 _CLOSE_SECONDS = 10.0
+_PIECE_BYTES = 4 << 20
 
 
 class SnapshotError(Exception):
@@ -34,26 +33,29 @@ class SnapshotError(Exception):
 
 
 class Snapshots:
-    """One server's.
+    """One server's. All methods are for one thread.
 
     Args:
         folder: of the job's snapshots.
         name: the server's.
+        piece_bytes: copied at a time, about.
 
     Attributes:
         step: of the newest finished one; -1 for none.
         failure: why the last one was not finished; "" if it was.
     """
 
-    def __init__(self, folder: Path, name: str) -> None:
+    def __init__(self, folder: Path, name: str, piece_bytes: int = _PIECE_BYTES) -> None:
         self.step = -1
         self.failure = ""
         self._folder = folder
         self._name = name
+        self._piece_bytes = piece_bytes
         self._tables: list[Table] = []
+        #: Those of the last finished one, with how many rows they have.
         self._segments: list[tuple[str, int]] = []
-        self._number = 0
         self._running: _Snapshot | None = None
+        self._cancelled: list[WritingThread] = []
 
     @property
     def busy(self) -> bool:
@@ -72,42 +74,44 @@ class Snapshots:
     def begin(self, step: int, servers: Sequence[str]) -> None:
         """Begin one of the tables as they are now. One that is under way is given up."""
         self.cancel()
-        overlap = sum(rows for _, rows in self._segments) > _MOST_OVERLAP * sum(map(len, self._tables))
-        whole = not self._segments or overlap
-        positions = [table.take_changed() for table in self._tables]
-        if whole:
-            positions = [np.arange(len(table), dtype=np.int32) for table in self._tables]
-        kept = [] if whole else self._segments
-        self._number += 1
-        name = f"{step:012d}-{self._name}-{self._number}.rows"
-        segments = [*kept, (name, sum(map(len, positions)))]
+        written = sum(rows for _, rows in self._segments)
+        whole = not self._segments or written > _MOST_OVERLAP * sum(map(len, self._tables))
+        copies = [TableCopy(table, whole, self._piece_bytes) for table in self._tables]
+        # No name is used twice, not even by a server of the same name that lived before.
+        name = f"{step:012d}-{self._name}-{secrets.token_hex(4)}.rows"
+        segments = [*([] if whole else self._segments), (name, sum(copy.rows for copy in copies))]
         manifest = Manifest(self._name, tuple(servers), tuple(each for each, _ in segments))
-        self._running = _Snapshot(self._folder, step, name, manifest, segments, self._tables, positions)
+        thread = WritingThread(segment_path(self._folder, name), lambda: write_manifest(self._folder, step, manifest))
+        self._running = _Snapshot(step, segments, copies, thread)
 
     def work(self, seconds: float) -> bool:
-        """Go on with the one under way for about so long. Returns whether it has ended: see `step` and `failure`."""
+        """Go on with the one under way for about so long. Returns whether it has ended: see `step` and `failure`.
+
+        It returns earlier where the disk is behind.
+        """
         running = self._running
         if running is None or not running.work(seconds):
             return False
         self._running = None
-        self.failure = running.failure
-        if running.failure:
+        self.failure = running.thread.failure
+        if self.failure:
             running.give_back()
         else:
             self.step, self._segments = running.step, running.segments
         return True
 
     def noticed(self, table: int, undo: Undo) -> None:
-        """Rows have just been changed."""
+        """Rows of the table of an index have just been changed."""
         if self._running is not None:
-            self._running.noticed(table, undo)
+            self._running.copies[table].noticed(undo)
 
     def cancel(self) -> None:
         """Give up the one under way; its rows will be in the next one."""
-        if self._running is not None:
-            self._running.cancel()
-            self._running.give_back()
-            self._running = None
+        running, self._running = self._running, None
+        if running is not None:
+            running.thread.cancel()
+            running.give_back()
+            self._cancelled = [*(each for each in self._cancelled if not each.ended), running.thread]
 
     def load(self, step: int, shards: NDArray[np.bool_]) -> None:
         """Put the rows of some shards into the tables, as they were after a step, whoever wrote them.
@@ -119,154 +123,112 @@ class Snapshots:
         Raises:
             SnapshotError: there is none, or it is damaged.
         """
+        self.forget()
+        manifests = manifests_of(self._folder, step)
         for index, table in enumerate(self._tables):
-            for ids, whole in rows_of(self._folder, step, index):
+            for ids, whole in rows_of(self._folder, manifests, index, table.spec):
                 chosen = shards[shards_of(ids)]
-                table.put(ids[chosen], whole[chosen])
+                if chosen.all():
+                    table.put(ids, whole)
+                else:
+                    table.put(ids[chosen], whole[chosen])
 
     def close(self) -> None:
         """Give up what is under way."""
         self.cancel()
+        end = time.monotonic() + _CLOSE_SECONDS
+        for thread in self._cancelled:
+            thread.join(max(0.0, end - time.monotonic()))
 
 
-def rows_of(folder: Path, step: int, table: int) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
-    """Ids and rows with slots of a table after a step, in pieces; later ones take the place of earlier ones.
-
-    Raises:
-        SnapshotError: there is no complete snapshot, or it is damaged.
-    """
-    manifests = read_manifests(folder, step)
+def manifests_of(folder: Path, step: int) -> list[Manifest]:
+    """What the servers wrote after a step. Raises: SnapshotError: it is not complete, or cannot be read."""
+    try:
+        manifests = read_manifests(folder, step)
+    except OSError as error:
+        raise SnapshotError(f"the snapshot after step {step} cannot be read: {error}") from error
     if not manifests:
         raise SnapshotError(f"there is no snapshot of all tables after step {step}")
-    try:
-        for manifest in manifests:
-            for segment in manifest.segments:
-                yield from read_segment(segment_path(folder, segment), table)
-    except SegmentError as error:
-        raise SnapshotError(f"the snapshot of step {step} is damaged: {error}") from error
+    return manifests
+
+
+def rows_of(
+    folder: Path, manifests: Sequence[Manifest], table: int, spec: TableSpec, *, check: bool = True
+) -> Iterator[tuple[Ids, Numbers]]:
+    """Rows of a table in a snapshot, in pieces; later ones take the place of earlier ones.
+
+    Args:
+        folder: of the snapshots.
+        manifests: of the servers.
+        table: its index among the tables.
+        spec: what it is.
+        check: see `segments.read_segment`.
+
+    Yields:
+        Ids [n], and rows with their slots [n, width * (1 + slots)]; mapped.
+
+    Raises:
+        SnapshotError: it is damaged, or of another table.
+    """
+    for segment in (name for manifest in manifests for name in manifest.segments):
+        try:
+            for ids, whole in read_segment(segment_path(folder, segment), table, check=check):
+                _check(segment, spec, ids, whole)
+                yield ids, whole
+        except SegmentError as error:
+            raise SnapshotError(f"the snapshot cannot be used: {error}") from error
+
+
+def _check(segment: str, spec: TableSpec, ids: Ids, whole: Numbers) -> None:
+    """Raises: SegmentError: these are no rows of the table."""
+    if (whole.shape[1], whole.dtype) != (spec.width * (1 + spec.slots), np.dtype(spec.dtype)):
+        raise SegmentError(f"{segment} has rows of another table than {spec.name}")
+    if len(ids) and not (ids.min() >= 0 and ids.max() < spec.rows):
+        raise SegmentError(f"{segment} has ids that {spec.name} has not")
 
 
 class _Snapshot:
-    """One that is under way."""
+    """One that is under way.
+
+    Attributes:
+        step: after which it is.
+        segments: names and rows of all that it has when it is finished.
+        copies: of the tables.
+        thread: that writes them.
+    """
 
     def __init__(
-        self,
-        folder: Path,
-        step: int,
-        name: str,
-        manifest: Manifest,
-        segments: list[tuple[str, int]],
-        tables: Sequence[Table],
-        positions: Sequence[Positions],
+        self, step: int, segments: list[tuple[str, int]], copies: Sequence[TableCopy], thread: WritingThread
     ) -> None:
         self.step = step
         self.segments = segments
-        self.failure = ""
-        self._folder, self._name, self._manifest = folder, name, manifest
-        self._tables = tables
-        self._positions = positions
-        self._table = self._row = 0
-        self._overlays = [_Overlay(table) for table in tables]
-        self._queue: queue.Queue[tuple[int, Any, Any] | None] = queue.Queue(_QUEUED)
-        self._cancelled = False
-        self._ended = False
-        self._thread = threading.Thread(target=self._write, name="snapshot", daemon=True)
-        self._thread.start()
+        self.copies = copies
+        self.thread = thread
+        self._copied = False
 
     def work(self, seconds: float) -> bool:
         """Copy; returns whether all is over."""
         end = time.monotonic() + seconds
-        while self._thread.is_alive() and not self._ended:
-            if self._queue.full():  # nobody else puts
+        while not self._copied and not self.thread.ended:
+            if not self.thread.takes_more:
                 return False
-            self._queue.put(self._piece())
-            self._next()
+            self._copy()
             if time.monotonic() >= end:
                 return False
-        self._thread.join(seconds)
-        return not self._thread.is_alive()
-
-    def noticed(self, table: int, undo: Undo) -> None:
-        """Keep rows as they were, where they are still to be copied."""
-        if table < self._table or self._ended:
-            return
-        after = 0
-        if table == self._table and self._row < len(self._positions[table]):
-            after = int(self._positions[table][self._row])
-        chosen = undo.positions >= after
-        self._overlays[table].keep(undo.positions[chosen], undo.before[chosen])
-
-    def cancel(self) -> None:
-        """There will be no snapshot."""
-        self._cancelled = True
-        while self._thread.is_alive():
-            try:
-                self._queue.put(None, timeout=0.01)
-            except queue.Full:
-                continue
-            self._thread.join(_CLOSE_SECONDS)
-            return
+        self.thread.join(max(0.0, end - time.monotonic()))
+        return self.thread.ended
 
     def give_back(self) -> None:
         """Its rows are not written."""
-        for table, positions in zip(self._tables, self._positions, strict=True):
-            table.mark_changed(positions)
+        for copy in self.copies:
+            copy.give_back()
 
-    def _piece(self) -> tuple[int, Any, Any] | None:
-        if self._table == len(self._tables):
-            return None
-        table = self._tables[self._table]
-        rows = max(1, _PIECE_BYTES // table.spec.row_bytes)
-        positions = self._positions[self._table][self._row : self._row + rows]
-        whole = table.whole(positions)
-        self._overlays[self._table].lay_over(positions, whole)
-        return self._table, table.ids_at(positions), whole
-
-    def _next(self) -> None:
-        if self._table == len(self._tables):
-            self._ended = True
-            return
-        self._row += max(1, _PIECE_BYTES // self._tables[self._table].spec.row_bytes)
-        if self._row >= len(self._positions[self._table]):
-            self._table, self._row = self._table + 1, 0
-
-    def _write(self) -> None:
-        try:
-            with SegmentWriter(segment_path(self._folder, self._name)) as writer:
-                while (piece := self._queue.get()) is not None:
-                    writer.add(*piece)
-                if self._cancelled:
-                    writer.abandon()
-                    return
-            write_manifest(self._folder, self.step, self._manifest)
-        except OSError as error:
-            self.failure = str(error)
-
-
-class _Overlay:
-    """Rows as they were when a snapshot began."""
-
-    def __init__(self, table: Table) -> None:
-        self._place_of = lazy_zeros((table.spec.rows,), np.int32)
-        self._rows = np.empty((0, table.spec.width * (1 + table.spec.slots)), table.spec.dtype)
-        self._count = 0
-
-    def keep(self, positions: Positions, before: NDArray[Any]) -> None:
-        """Keep rows that were not kept before."""
-        new = self._place_of[positions] == 0
-        positions, before = positions[new], before[new]
-        end = self._count + len(positions)
-        if end > len(self._rows):
-            grown = np.empty((2 * end, self._rows.shape[1]), self._rows.dtype)
-            grown[: self._count] = self._rows[: self._count]
-            self._rows = grown
-        self._rows[self._count : end] = before
-        self._place_of[positions] = np.arange(self._count + 1, end + 1)
-        self._count = end
-
-    def lay_over(self, positions: Positions, whole: NDArray[Any]) -> None:
-        """Put kept rows in the place of what they are now."""
-        if self._count:
-            places = self._place_of[positions]
-            chosen = places > 0
-            whole[chosen] = self._rows[places[chosen] - 1]
+    def _copy(self) -> None:
+        for index, copy in enumerate(self.copies):
+            if not copy.ended:
+                ids, whole = copy.piece()
+                if len(ids):
+                    self.thread.put(index, ids, whole)
+                return
+        self.thread.finish()
+        self._copied = True

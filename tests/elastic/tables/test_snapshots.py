@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sqlflow_elastic.elastic.tables import snapshots as module
 from sqlflow_elastic.elastic.tables.manifests import complete_steps, forget, read_manifests, segment_path
 from sqlflow_elastic.elastic.tables.merging import merged
 from sqlflow_elastic.elastic.tables.segments import SegmentError, SegmentWriter, read_segment
@@ -65,18 +64,13 @@ ACTIONS = st.lists(
 @settings(max_examples=60, deadline=None)
 @given(ACTIONS)
 def test_a_snapshot_is_what_was_there_when_it_began(actions: list[tuple[str, list[int]]]) -> None:
-    pieces = module._PIECE_BYTES
-    module._PIECE_BYTES = 3 * table().row_bytes  # many pieces of few rows
-    try:
-        with tempfile.TemporaryDirectory() as name:
-            follow(Path(name), actions)
-    finally:
-        module._PIECE_BYTES = pieces
+    with tempfile.TemporaryDirectory() as name:
+        follow(Path(name), actions)
 
 
 def follow(folder: Path, actions: list[tuple[str, list[int]]]) -> None:
     served, step = Table(table()), 0
-    snapshots = Snapshots(folder, "ps-0")
+    snapshots = Snapshots(folder, "ps-0", 3 * table().row_bytes)  # many pieces of few rows
     snapshots.of([served])
     begun: dict[int, dict[int, list[float]]] = {}
     for action, ids in [*actions, ("begin", []), ("update", [1, 2, 3]), ("finish", [])]:
