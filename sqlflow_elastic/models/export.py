@@ -11,12 +11,13 @@ import keras
 import tensorflow as tf
 from keras import ops
 
-from sqlflow_elastic.errors import ModelStoreError, StorageError
+from sqlflow_elastic.errors import StorageError
 from sqlflow_elastic.models.artifact import Artifact, load_artifact
 from sqlflow_elastic.models.features.columns import ClassLabel
 from sqlflow_elastic.models.features.inputs import FeatureInputs, ascii_name
 from sqlflow_elastic.models.features.preprocessing import raw_inputs
 from sqlflow_elastic.models.features.raw import INTEGER_NULL, TEXT_NULL
+from sqlflow_elastic.models.local_tables import network_with_tables
 
 #: What stands for NULL in a raw input of each type; JSON has no NaN.
 NULLS: dict[str, Any] = {"float64": "NaN", "int64": INTEGER_NULL, "string": TEXT_NULL}
@@ -32,7 +33,7 @@ def raw_model(artifact: Artifact) -> keras.Model:
     """
     encoder = artifact.encoder
     inputs = raw_inputs({name: tensor.dtype for name, tensor in encoder.model.input.items()})
-    outputs = artifact.model(encoder.model(inputs))
+    outputs = network_with_tables(artifact)(encoder.model(inputs))
     if isinstance(artifact.label, ClassLabel):
         outputs = probabilities(outputs)
     return keras.Model(inputs, outputs)
@@ -59,12 +60,10 @@ def export(
 
     ``build_model`` is as for `load_artifact`.
 
-    Raises: ModelStoreError: the artifact is damaged, or its network cannot be built. StorageError: a file cannot be
-    written.
+    Raises: ModelStoreError: the artifact is damaged, its network cannot be built, or its tables are too large for one.
+    StorageError: a file cannot be written.
     """
     artifact = load_artifact(artifact_path, build_model)
-    if artifact.tables is not None:
-        raise ModelStoreError("its tables are too large for a file that takes raw columns: predict with TO PREDICT")
     model = raw_model(artifact)
     try:
         _write(artifact, model, directory)

@@ -1,6 +1,6 @@
 """Everything that can be killed is, again and again, at random moments; the model does not notice.
 
-Together: 100 workers killed, 12 masters, 4 times all of a job's processes at once, and more than 30 joins.
+Together: at least 100 workers killed, 12 masters, 4 times all of a job's processes at once, and 32 joins.
 """
 
 from __future__ import annotations
@@ -45,8 +45,10 @@ def test_each_sample_counts_once_in_each_epoch_whoever_dies(cluster: LocalCluste
             _carry_out(attack, trial, chance)
             in_a_row += 1
         trial.until_it_trains(3)
+        while trial.joins < _JOINS:  # how many of the attacks led to one depends on the machine
+            _carry_out(_Attack.WORKER, trial, chance)
+            trial.until_it_trains(3)
         trial.ends()
-    assert trial.joins >= _JOINS
 
 
 def _carry_out(attack: _Attack, trial: Trial, chance: random.Random) -> None:

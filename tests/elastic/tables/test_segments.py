@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import resource
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sqlflow_elastic.elastic.tables.segments import SegmentError, SegmentWriter, read_segment
+from tests.elastic.tables.full_disk import files_of_at_most
 
 PIECES: list[tuple[int, Any, Any]] = [
     (0, np.arange(50), np.ones((50, 8))),
@@ -25,17 +23,6 @@ def write(path: Path, pieces: Any = PIECES) -> None:
     with SegmentWriter(path) as writer:
         for piece in pieces:
             writer.add(*piece)
-
-
-@contextmanager
-def files_of_at_most(size: int) -> Iterator[None]:
-    """A disk that is full."""
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 @pytest.mark.parametrize("check", [True, False])
