@@ -24,7 +24,7 @@ from sqlflow_elastic.elastic.comm import Communicator, WorldBroken
 from sqlflow_elastic.elastic.folder import JobFolder
 from sqlflow_elastic.elastic.membership.spec import Scaling
 from sqlflow_elastic.elastic.replica import Exchange
-from sqlflow_elastic.elastic.served import Tables
+from sqlflow_elastic.elastic.tables.access import Tables
 from sqlflow_elastic.events import WorldChanged
 from sqlflow_elastic.jobs import Job, job_folder
 from sqlflow_elastic.jobs.request import JobKind, JobRequest

@@ -46,9 +46,10 @@ from sqlflow_elastic.elastic.feed import Feed
 from sqlflow_elastic.elastic.optimizers import Updates, check_gradients
 from sqlflow_elastic.elastic.replica import Exchange
 from sqlflow_elastic.elastic.sampling import Rows
-from sqlflow_elastic.elastic.served import IDS, CallSteps, ServedTables, StandInTables, Tables
+from sqlflow_elastic.elastic.served import IDS, CallSteps, ServedTables, StandInTables
 from sqlflow_elastic.elastic.stand_ins import stand_ins
 from sqlflow_elastic.elastic.table_rows import TableRows
+from sqlflow_elastic.elastic.tables.access import Tables
 from sqlflow_elastic.elastic.ways import Losses, operations, specs, steps_per_call
 from sqlflow_elastic.errors import JobError
 

@@ -19,6 +19,7 @@ from sqlflow_elastic.elastic.dataset import Array, ArrayDataset
 from sqlflow_elastic.elastic.folder import write_json
 from sqlflow_elastic.elastic.member import MOST_VARIABLE
 from sqlflow_elastic.elastic.optimizers import Optimizers
+from sqlflow_elastic.elastic.row_optimizers import row_optimizer
 from sqlflow_elastic.elastic.running import Run
 from sqlflow_elastic.elastic.served import IDS
 from sqlflow_elastic.elastic.settings import TrainSettings
@@ -31,7 +32,6 @@ from sqlflow_elastic.elastic.strategy import (
     choose,
     worker_memory,
 )
-from sqlflow_elastic.elastic.tables.optimizers import row_optimizer
 from sqlflow_elastic.models.features.embedding import EmbeddingBag
 from sqlflow_elastic.models.features.encoder import Encoder
 from sqlflow_elastic.models.features.inputs import FeatureInputs

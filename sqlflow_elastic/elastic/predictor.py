@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from sqlflow_elastic.elastic.batch import SampleLosses
 from sqlflow_elastic.elastic.dataset import Array, ArrayDataset
-from sqlflow_elastic.elastic.served import Rows, ServedTables
+from sqlflow_elastic.elastic.served import ServedTables
+from sqlflow_elastic.elastic.tables.access import Rows
 
 
 class Predictor:

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sqlflow_elastic.elastic.tables.access import Tables
 from sqlflow_elastic.models.tables.spec import TableSpec
-
-if TYPE_CHECKING:
-    from sqlflow_elastic.elastic.served import Tables
 
 
 class Seat(Protocol):

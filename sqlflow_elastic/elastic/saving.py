@@ -8,8 +8,8 @@ from pathlib import Path
 
 from sqlflow_elastic.elastic.checkpoints import Checkpoint, CheckpointFolder
 from sqlflow_elastic.elastic.comm.base import WorldBroken
-from sqlflow_elastic.elastic.served import Tables
 from sqlflow_elastic.elastic.settings import TrainSettings
+from sqlflow_elastic.elastic.tables.access import Tables
 from sqlflow_elastic.elastic.tables.manifests import complete_steps, forget
 from sqlflow_elastic.elastic.training_state import TrainingState
 from sqlflow_elastic.elastic.ways import Way

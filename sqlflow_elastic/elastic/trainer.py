@@ -29,9 +29,10 @@ from sqlflow_elastic.elastic.replica import Exchange, Speeds
 from sqlflow_elastic.elastic.reporting import Reporter
 from sqlflow_elastic.elastic.sampling import Rows, SampleOrder
 from sqlflow_elastic.elastic.saving import Saver
-from sqlflow_elastic.elastic.served import ServedTables, Tables
+from sqlflow_elastic.elastic.served import ServedTables
 from sqlflow_elastic.elastic.settings import TrainSettings
 from sqlflow_elastic.elastic.sharing import bounds
+from sqlflow_elastic.elastic.tables.access import Tables
 from sqlflow_elastic.elastic.training_state import TrainingState
 from sqlflow_elastic.elastic.transfer import Bytes, packed, unpacked
 from sqlflow_elastic.elastic.validation import Validation

@@ -16,8 +16,9 @@ from sqlflow_elastic.elastic.dataset import ArrayDataset
 from sqlflow_elastic.elastic.metrics import Measurement, Task
 from sqlflow_elastic.elastic.predictor import Evaluator
 from sqlflow_elastic.elastic.replica import Exchange
-from sqlflow_elastic.elastic.served import Rows, ServedTables, StandInTables
+from sqlflow_elastic.elastic.served import ServedTables, StandInTables
 from sqlflow_elastic.elastic.sharing import bounds
+from sqlflow_elastic.elastic.tables.access import Rows
 
 _BATCH_BYTES = 4 * 2**20
 _BATCH_ROWS = 4096

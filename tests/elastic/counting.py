@@ -20,7 +20,7 @@ from sqlflow_elastic.elastic.folder import write_json
 from sqlflow_elastic.elastic.membership.messages import NO_STATE
 from sqlflow_elastic.elastic.replica import Exchange, Speeds
 from sqlflow_elastic.elastic.running import running
-from sqlflow_elastic.elastic.served import Tables
+from sqlflow_elastic.elastic.tables.access import Tables
 from sqlflow_elastic.models.tables.spec import TableSpec
 
 _REPORT_SECONDS = 0.1

@@ -11,9 +11,9 @@ import pytest
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from sqlflow_elastic.elastic.row_optimizers import row_optimizer
 from sqlflow_elastic.elastic.row_updates import row_rule, update_rows
 from sqlflow_elastic.elastic.tables.compiled import compiled
-from sqlflow_elastic.elastic.tables.optimizers import row_optimizer
 from sqlflow_elastic.elastic.tables.rules import RowRule
 from sqlflow_elastic.elastic.tables.table import Table
 from sqlflow_elastic.models.tables.spec import Distribution, Initial, Part, Range, RowOptimizer, TableSpec
