@@ -2,7 +2,8 @@
 
 A world begins when its root enters; members of it that are there before wait for that. Worlds of a lower version are
 over once somebody of a higher one enters. A version has one world, but for a root that comes alone before it, to have
-the rows of the world before saved.
+the rows of the world before saved. Workers that take steps alone have no world, but a version: of the servers that they
+know of.
 """
 
 from __future__ import annotations
@@ -36,10 +37,12 @@ class Gate(Generic[K]):
     Attributes:
         version: of the newest world that somebody entered; -1 before.
         members: of the world that is under way, by rank; none if none is.
+        lone: workers that take steps alone, by name.
     """
 
     version: int = -1
     members: dict[int, K] = field(default_factory=dict)
+    lone: dict[str, K] = field(default_factory=dict)
     _waiting: dict[K, Place] = field(default_factory=dict)
     _size: int = 0
     _begun: set[int] = field(default_factory=set)
@@ -48,12 +51,7 @@ class Gate(Generic[K]):
         """Somebody enters. Returns what becomes of it, and whose connections end by that."""
         if place.version < self.version:
             return Entry.OVER, []
-        dropped: list[K] = []
-        if place.version > self.version:
-            dropped = [*self._end(), *self._waiting]
-            self._waiting.clear()
-            self._begun.clear()
-            self.version = place.version
+        dropped = self._turn_to(place.version)
         for waiting in [each for each, own in self._waiting.items() if own == place]:
             # It has lost that connection.
             del self._waiting[waiting]
@@ -68,6 +66,15 @@ class Gate(Generic[K]):
         self._waiting[who] = place
         return Entry.WAITS, dropped
 
+    def joins(self, who: K, version: int, name: str) -> tuple[Entry, list[K]]:
+        """A worker that takes steps alone enters. Returns what becomes of it, and whose connections end by that."""
+        if version < self.version:
+            return Entry.OVER, []
+        dropped = self._turn_to(version)
+        before = self.lone.pop(name, None)
+        self.lone[name] = who
+        return Entry.JOINS, dropped if before is None else [*dropped, before]
+
     def begin(self, who: K, place: Place) -> list[K]:
         """A root's world begins. Returns its members that are there."""
         same = {waiting: own.rank for waiting, own in self._waiting.items() if own.size == place.size}
@@ -81,9 +88,21 @@ class Gate(Generic[K]):
     def leaves(self, who: K) -> list[K]:
         """A connection has ended. Returns whose end by that: a member takes its world with it."""
         self._waiting.pop(who, None)
+        self.lone = {name: each for name, each in self.lone.items() if each is not who}
         if who not in self.members.values():
             return []
         return [each for each in self._end() if each is not who]
+
+    def _turn_to(self, version: int) -> list[K]:
+        """Nobody of an earlier version stays."""
+        if version == self.version:
+            return []
+        dropped = [*self._end(), *self._waiting, *self.lone.values()]
+        self._waiting.clear()
+        self._begun.clear()
+        self.lone.clear()
+        self.version = version
+        return dropped
 
     def _end(self) -> list[K]:
         members, self.members = self.members, {}

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
-
-_compiled = numba.njit(cache=True, nogil=True)
+from sqlflow_elastic.elastic.tables.compiled import compiled
 
 
-@_compiled
+@compiled
 def mark(marks: Any, positions: Any, step: int) -> None:
     """Rows are wanted for a step; one that is wanted for a later step stays so."""
     for position in positions:
@@ -17,7 +15,7 @@ def mark(marks: Any, positions: Any, step: int) -> None:
             marks[position] = step
 
 
-@_compiled
+@compiled
 def unmarked(marks: Any, positions: Any, step: int, chosen: Any) -> None:
     """Which rows are not wanted for a step: bool [n], in ``chosen``."""
     for i in range(len(positions)):

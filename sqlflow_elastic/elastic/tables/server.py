@@ -9,19 +9,23 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sqlflow_elastic.elastic.comm import Place, address
 from sqlflow_elastic.elastic.tables.connection import Connection, Message
+from sqlflow_elastic.elastic.tables.exchanges import Exchanges
 from sqlflow_elastic.elastic.tables.gate import Entry, Gate
-from sqlflow_elastic.elastic.tables.serving import Applied, Rows, Steps
+from sqlflow_elastic.elastic.tables.manifests import complete_steps
+from sqlflow_elastic.elastic.tables.serving import Steps
 from sqlflow_elastic.elastic.tables.snapshots import SnapshotError, Snapshots
 from sqlflow_elastic.elastic.tables.store import TableStore
-from sqlflow_elastic.elastic.tables.wire import Format, Kind, message, take
+from sqlflow_elastic.elastic.tables.talks import Answers, LoneTalk, Talk, WorldTalk
+from sqlflow_elastic.elastic.tables.wire import Format, Kind, message
 from sqlflow_elastic.models.tables.spec import TableSpec
 
 _BACKLOG = 128
@@ -31,6 +35,10 @@ MAX_STRANGERS = 64
 STRANGER_SECONDS = 5.0
 #: Copying a piece of a snapshot takes longer than this; where it does not, its writer is behind, and gets so long.
 _COPY_SECONDS, _WRITE_SECONDS = 0.0002, 0.002
+
+
+#: How often workers hear that they are kept waiting.
+COMFORT_SECONDS = 1.0
 
 
 class TableServer:
@@ -48,12 +56,14 @@ class TableServer:
 
     def __init__(self, token: bytes, host: str, name: str, folder: Path) -> None:
         self._token = token
+        self._folder = folder
         self._snapshots = Snapshots(folder, name)
         self.store = TableStore(name, self._snapshots)
         self._format = Format([])
         self._strangers: dict[Connection, float] = {}
         self._gate = Gate[Connection]()
-        self._steps: Steps | None = None
+        self._talk: WorldTalk | LoneTalk | None = None
+        self._told = time.monotonic()
         self._waits_for_snapshot: Connection | None = None
         self._copies = False
         self._closed = False
@@ -81,6 +91,8 @@ class TableServer:
                     self._save()
                 if self._strangers:
                     self._drop_strangers()
+                if isinstance(self._talk, LoneTalk):
+                    self._comfort(self._talk)
         finally:
             for key in list(self._selector.get_map().values()):
                 if isinstance(key.fileobj, Connection):
@@ -155,7 +167,11 @@ class TableServer:
         self._selector.unregister(connection)
         connection.close()
         self._strangers.pop(connection, None)
+        names = [name for name, each in self._gate.lone.items() if each is connection]
         self._end(self._gate.leaves(connection))
+        if isinstance(self._talk, LoneTalk):
+            for name in names:
+                self._answer(self._talk.rests(name))
 
     def _end(self, connections: Sequence[Connection]) -> None:
         for connection in connections:
@@ -167,17 +183,15 @@ class TableServer:
         hello = connection.hello
         assert hello is not None  # noqa: S101 - there is no message before
         if header.kind is Kind.ENTER:
-            self._enter(connection, json.loads(bytes(body)))
+            try:
+                self._enter(connection, json.loads(bytes(body)))
+            except (AttributeError, KeyError, TypeError) as error:
+                raise ValueError(f"who enters says not what is needed: {error}") from error
             return
-        steps = self._steps
-        if steps is None or self._gate.members.get(hello.rank) is not connection:
+        who = self._who(connection)
+        if who is None or self._talk is None:
             raise ValueError("it is in no world")
         match header.kind:
-            case Kind.WANT:
-                ids, _ = self._format.read_ids(body)
-                self._reply(steps.want(hello.rank, header.step, ids))
-            case Kind.PUSH:
-                self._push(steps, hello.rank, header.step, header.tag, body)
             case Kind.PEEK:
                 ids, _ = self._format.read_ids(body)
                 rows = [table.peek(each) for table, each in zip(self.store.tables, ids, strict=True)]
@@ -185,13 +199,35 @@ class TableServer:
             case Kind.SNAPSHOT:
                 self._begin_snapshot(connection, header.step)
             case _:
-                raise ValueError(f"a worker does not say {header.kind.name}")
+                talk: Talk = self._talk
+                self._answer(talk.handle(who, header, body))
+
+    def _who(self, connection: Connection) -> int | str | None:
+        """The rank of a member, or the name of a worker that takes steps alone."""
+        everybody: list[tuple[int | str, Connection]] = [*self._gate.members.items(), *self._gate.lone.items()]
+        return next((who for who, each in everybody if each is connection), None)
+
+    def _answer(self, answers: Answers) -> None:
+        receivers: dict[Any, Connection] = {**self._gate.members, **self._gate.lone}
+        for who, buffers in answers.items():
+            if (receiver := receivers.get(who)) is not None:
+                self._send(receiver, buffers)
+
+    def _comfort(self, talk: LoneTalk) -> None:
+        """Those who are kept waiting for others hear that this server lives."""
+        now = time.monotonic()
+        if now - self._told > COMFORT_SECONDS:
+            self._told = now
+            self._answer(talk.still_held())
 
     def _enter(self, connection: Connection, said: dict[str, Any]) -> None:
         hello = connection.hello
         assert hello is not None  # noqa: S101 - there is no message before
         place = Place(hello.version, hello.rank, hello.size, "")
         self._strangers.pop(connection, None)
+        if "worker" in said:
+            self._join(connection, place, said)
+            return
         entry, over = self._gate.enters(connection, place, bool(said.get("root")))
         self._end(over)
         match entry:
@@ -204,52 +240,53 @@ class TableServer:
 
     def _begin(self, connection: Connection, place: Place, said: dict[str, Any]) -> None:
         """A root brings the server to where its world begins."""
-        self._steps = None
-        try:
-            specs = [TableSpec.from_json(each) for each in said["specs"]]
-            self.store.stand_at(int(said["step"]), specs, said["servers"], said["new"])
-        except (KeyError, TypeError) as error:
-            raise ValueError(f"a root that says not what is needed: {error}") from error
-        except SnapshotError as error:
-            self._send(connection, message(Kind.REFUSED, 0, [str(error).encode()]))
+        self._talk = None
+        if not self._stands(
+            connection, said, lambda specs: self.store.stand_at(int(said["step"]), specs, said["servers"], said["new"])
+        ):
             return
-        self._format = Format(specs)
-        self._steps = Steps(self.store, place.size)
+        self._talk = WorldTalk(Steps(self.store, place.size), self._format, place.size, self._figures)
         for member in self._gate.begin(connection, place):
             self._send(member, message(Kind.READY, self.store.step))
 
-    def _push(self, steps: Steps, rank: int, step: int, wants: int, body: memoryview) -> None:
-        tables = self.store.tables
-        learning_rates, body = take(body, np.dtype(np.float64), len(tables))
-        iterations, body = take(body, np.dtype(np.int64), len(tables))
-        if wants:
-            ids, body = self._format.read_ids(body)
-            self._reply(steps.want(rank, step + 2, ids))
-        gradients = self._format.read_rows(body, steps.counts(rank, step))
-        rates = list(zip(learning_rates.tolist(), iterations.tolist(), strict=True))
-        self._reply(steps.push(rank, step, gradients, rates))
+    def _join(self, connection: Connection, place: Place, said: dict[str, Any]) -> None:
+        """A worker that takes steps alone; the first of a version brings the server to what it knows of."""
+        version = self._gate.version
+        entry, over = self._gate.joins(connection, place.version, said["worker"])
+        self._end(over)
+        if entry is Entry.OVER:
+            self._send(connection, message(Kind.OVER, 0))
+            return
+        if not isinstance(self._talk, LoneTalk) or version != place.version:
+            self._talk = None
+            newest = max(complete_steps(self._folder), default=None)
+            if not self._stands(connection, said, lambda specs: self.store.stand_alone(specs, said["servers"], newest)):
+                self._gate.leaves(connection)
+                return
+            staleness = int(said["staleness"]) if said["servers"][0] == self.store.name else None
+            self._talk = LoneTalk(Exchanges(self.store, staleness), self._format, self._figures)
+        elif _specs(said) != self.store.specs:
+            raise ValueError("it has other tables")
+        else:
+            self._answer(self._talk.rests(said["worker"]))  # one of that name was there before
+        self._send(connection, message(Kind.READY, self.store.step))
 
-    def _reply(self, replies: Sequence[Applied | Rows]) -> None:
-        """Tell each member all that it is told at once, in one call of the system."""
-        outgoing: dict[int, list[memoryview]] = {rank: [] for rank in self._gate.members}
-        for reply in replies:
-            if isinstance(reply, Applied):
-                figures = np.array([self._snapshots.step, self.store.memory, self.store.rows], np.int64)
-                for buffers in outgoing.values():
-                    buffers += message(Kind.APPLIED, reply.step, [figures])
-            elif reply.rank in outgoing:
-                parts = [array for array in reply.rows if array.size]
-                kind = Kind.LATE_ROWS if reply.late else Kind.ROWS
-                if reply.early is not None:
-                    kind, parts = Kind.EARLY_ROWS, [np.packbits(reply.early), *parts]
-                outgoing[reply.rank] += message(kind, reply.step, parts)
-        members = dict(self._gate.members)
-        for rank, buffers in outgoing.items():
-            if buffers:
-                self._send(members[rank], buffers)
+    def _stands(self, connection: Connection, said: dict[str, Any], stand: Callable[[list[TableSpec]], None]) -> bool:
+        """Have the rows that somebody who enters needs; whether they are there."""
+        try:
+            specs = _specs(said)
+            stand(specs)
+        except SnapshotError as error:
+            self._send(connection, message(Kind.REFUSED, 0, [str(error).encode()]))
+            return False
+        self._format = Format(specs)
+        return True
+
+    def _figures(self) -> NDArray[np.int64]:
+        return np.array([self._snapshots.step, self.store.memory, self.store.rows], np.int64)
 
     def _begin_snapshot(self, connection: Connection, step: int) -> None:
-        if step != self.store.step:
+        if step != self.store.step and isinstance(self._talk, WorldTalk):
             raise ValueError(f"a snapshot of step {step} is wanted after step {self.store.step}")
         self._waits_for_snapshot = connection
         if self._snapshots.step == step:
@@ -268,3 +305,7 @@ class TableServer:
         connection, self._waits_for_snapshot = self._waits_for_snapshot, None
         if connection is not None and connection.fileno() >= 0:
             self._send(connection, message(Kind.SAVED, self._snapshots.step, [failure.encode()]))
+
+
+def _specs(said: dict[str, Any]) -> list[TableSpec]:
+    return [TableSpec.from_json(each) for each in said["specs"]]

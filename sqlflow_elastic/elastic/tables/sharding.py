@@ -34,5 +34,10 @@ def owners(names: Sequence[str]) -> NDArray[np.int32]:
     return best
 
 
+def places(count: int) -> list[str]:
+    """What to name so many servers by, for `owners`, if a successor is to have just the shards of the one before it."""
+    return [str(place) for place in range(count)]
+
+
 def _weight(name: str, shard: int) -> int:
     return int.from_bytes(hashlib.blake2b(f"{shard}/{name}".encode(), digest_size=8).digest(), "big")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sqlflow_elastic.elastic.tables.sharding import SHARDS, owners
+from sqlflow_elastic.elastic.tables.sharding import SHARDS, owners, places
 from sqlflow_elastic.elastic.tables.snapshots import Snapshots
 from sqlflow_elastic.elastic.tables.table import Positions, Table, Undo
 from sqlflow_elastic.models.tables.spec import TableSpec
@@ -24,6 +24,7 @@ class TableStore:
         snapshots: makes and reads snapshots of the tables.
 
     Attributes:
+        name: the server's.
         tables: in the order of their specs; none before the first `stand_at`.
         step: steps applied; -1 for nothing.
         servers: the names of all servers of the world.
@@ -33,10 +34,15 @@ class TableStore:
         self.tables: list[Table] = []
         self.step = -1
         self.servers: tuple[str, ...] = ()
-        self._name = name
+        self.name = name
         self._snapshots = snapshots
         self._shards = np.zeros(SHARDS, np.bool_)
         self._undo: list[Undo] | None = None
+
+    @property
+    def specs(self) -> list[TableSpec]:
+        """Of all tables."""
+        return [table.spec for table in self.tables]
 
     @property
     def memory(self) -> int:
@@ -64,11 +70,11 @@ class TableStore:
             SnapshotError: there is no such snapshot, or it is damaged.
         """
         self._snapshots.cancel()
-        own = owners(servers) == list(servers).index(self._name)
+        own = owners(servers) == list(servers).index(self.name)
         if self.servers != tuple(servers):
             self.servers = tuple(servers)
             self._snapshots.forget()
-        if [table.spec for table in self.tables] != list(specs):
+        if self.specs != list(specs):
             self.tables, self.step = [Table(spec) for spec in specs], -1
         self._snapshots.of(self.tables)
         if self.step == step + 1 and self._undo is not None:
@@ -88,6 +94,41 @@ class TableStore:
         if moved:
             self._undo = None
         self.step, self._shards = step, own
+
+    def stand_alone(self, specs: Sequence[TableSpec], servers: Sequence[str], newest: int | None = None) -> None:
+        """Have rows of this server's shards, as new as there are any: for steps that wait for nobody.
+
+        A shard belongs to the server at the same place among all, so that a successor takes over its predecessor's.
+        Rows that are here stay; others are read from the newest snapshot, if there is one.
+
+        Args:
+            specs: of all tables.
+            servers: their names; this one's is among them.
+            newest: the step of the newest snapshot of all servers; None if there is none.
+
+        Raises:
+            SnapshotError: the snapshot is damaged.
+        """
+        self._snapshots.cancel()
+        own = owners(places(len(servers))) == list(servers).index(self.name)
+        if self.servers != tuple(servers):
+            self.servers = tuple(servers)
+            self._snapshots.forget()
+        if self.specs != list(specs):
+            self.tables, self.step = [Table(spec) for spec in specs], -1
+        self._snapshots.of(self.tables)
+        if self.step < 0:
+            self._empty()
+            self._shards = np.zeros(SHARDS, np.bool_)
+        lacking = own & ~self._shards
+        if (own != self._shards).any():
+            before, self.step = self.step, -1  # until all is there
+            for table in self.tables:
+                table.keep(own)
+            if newest is not None and lacking.any():
+                self._snapshots.load(newest, lacking)
+            self.step = max(before, 0 if newest is None else newest)
+        self._undo, self._shards = None, own
 
     def _empty(self) -> None:
         self.step, self._undo = -1, None

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
+
+from sqlflow_elastic.elastic.tables.compiled import compiled
 
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 
@@ -45,7 +46,7 @@ class UniqueIds:
         return np.split(found[:total], np.cumsum(counts)[:-1]), places
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _unique(ids: Any, starts: Any, tables: Any, bases: Any, found: Any, counts: Any, places: Any, slots: Any) -> int:
     """Open addressing: ``slots`` holds one more than a place among the category's ids in ``found``."""
     total = 0

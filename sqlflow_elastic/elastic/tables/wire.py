@@ -20,6 +20,9 @@ from sqlflow_elastic.models.tables.spec import TableSpec
 Ids = NDArray[np.int64]
 Numbers = NDArray[Any]
 
+#: What an exchange has.
+GRADIENTS, LOOKUP = 1, 2
+
 _HEADER = struct.Struct("<BxxxIqQ")
 HEADER_BYTES = _HEADER.size
 #: No body is longer.
@@ -42,10 +45,13 @@ class Kind(IntEnum):
     PEEK = 4
     #: After so many steps.
     SNAPSHOT = 5
-    #: Rows of one table: its index in the step field, then how many, ids, rows.
+    #: Ids as for `WANT`, then their rows: what they are if nobody said so before.
     ASSIGN = 6
     #: A worker that takes steps alone waits for work: nobody waits for it.
     IDLE = 7
+    #: Of such a worker: as its tag says (`GRADIENTS`, `LOOKUP`), what `PUSH` has without ids, and ids as for `WANT`;
+    #: ids are before gradients.
+    EXCHANGE = 8
 
     # From a server.
     #: It stands at the step that was asked for.
@@ -66,6 +72,10 @@ class Kind(IntEnum):
     SAVED = 39
     #: To somebody who enters: that world is over.
     OVER = 40
+    #: An exchange is done: as `APPLIED`, then the rows that were wanted.
+    GIVEN = 41
+    #: It is not done yet, as others are far behind; the server lives.
+    HELD = 42
 
 
 @dataclass(frozen=True)
@@ -108,9 +118,13 @@ class Format:
 
     Args:
         specs: the tables.
+
+    Attributes:
+        tables: how many.
     """
 
     def __init__(self, specs: Sequence[TableSpec]) -> None:
+        self.tables = len(specs)
         self._ids = [np.dtype(np.int32 if spec.rows < 2**31 else np.int64) for spec in specs]
         self._rows = [(np.dtype(spec.dtype), spec.width) for spec in specs]
 

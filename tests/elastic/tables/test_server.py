@@ -8,6 +8,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -123,10 +124,13 @@ def test_a_member_that_makes_no_sense_ends_its_world_and_not_the_server(
             step(session)
 
 
-def test_a_root_that_says_too_little_is_dropped(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "words", [{"root": True}, {"worker": "a"}, {"worker": "a", "specs": [], "servers": ["ps-0"]}, []]
+)
+def test_who_says_too_little_on_entering_is_dropped(tmp_path: Path, words: Any) -> None:
     with running(tmp_path, "ps-0") as servers:
         with closing(dial(servers, "ps-0", Place(1, 0, 1, ""))) as link:
-            link.send(message(Kind.ENTER, 0, [json.dumps({"root": True}).encode()]))
+            link.send(message(Kind.ENTER, 0, [json.dumps(words).encode()]))
             with pytest.raises(WorldBroken):
                 said(link)
         with servers.enter(SPECS, version=2) as session:
