@@ -11,16 +11,21 @@ from sqlflow_elastic.elastic.membership.spec import Scaling
 from sqlflow_elastic.jobs.request import JobKind, JobRequest
 
 
-def train_request(attributes: Attributes, title: str, statement: str, batch_size: int) -> JobRequest:
-    """What a TO TRAIN asks of its job: no more workers than a batch has rows."""
+def train_request(attributes: Attributes, title: str, statement: str, settings: Mapping[str, Any]) -> JobRequest:
+    """What a TO TRAIN asks of its job.
+
+    No more workers than a batch has rows; but all of them where each has batches of its own.
+    """
     values = attributes.values
+    alone = takes_own_steps(settings)
+    workers, batch_size = asked_workers(values), settings["batch_size"]
     return JobRequest(
         kind=JobKind.TRAIN,
         title=title,
         statement=statement,
-        workers=min(asked_workers(values), batch_size),
-        batch_size=batch_size,
-        scaling=Scaling(values.get("train.scaling", Scaling.FASTEST)),
+        workers=workers if alone else min(workers, batch_size),
+        batch_size=None if alone else batch_size,
+        scaling=Scaling.ALL if alone else Scaling(values.get("train.scaling", Scaling.FASTEST)),
         priority=values.get("train.priority", 0),
         slots=math.ceil(values.get("train.worker_cpu", 1)),
         worker_memory=values.get("train.worker_memory", 0),
@@ -40,10 +45,15 @@ def asked_workers(values: Mapping[str, Any]) -> int:
     return int(values.get("train.num_workers", 1))
 
 
-def few_rows(values: Mapping[str, Any], batch_size: int) -> list[str]:
+def takes_own_steps(settings: Mapping[str, Any]) -> bool:
+    """Whether the arguments of `elastic.TrainSettings` say that each worker takes steps of its own."""
+    return settings.get("strategy") == "ps"
+
+
+def few_rows(values: Mapping[str, Any], settings: Mapping[str, Any]) -> list[str]:
     """The sentence about a batch that is too small for the workers that were asked for, if it is."""
-    asked = asked_workers(values)
-    if asked <= batch_size:
+    asked, batch_size = asked_workers(values), settings["batch_size"]
+    if asked <= batch_size or takes_own_steps(settings):
         return []
     rows, workers = (f"{batch_size} {what}" + ("" if batch_size == 1 else "s") for what in ("row", "worker"))
     return [f"a batch of {rows} keeps at most {workers} busy; {asked} were asked for"]

@@ -22,6 +22,7 @@ _DIRECT = {
     "train.verbose": "verbose",
     "train.wire_dtype": "wire_dtype",
     "train.worker_memory": "worker_memory",
+    "train.staleness": "staleness",
 }
 
 #: What is asked of servers, which there are none of with every strategy.
@@ -57,25 +58,22 @@ def train_settings(attributes: Attributes, rows: Rows) -> dict[str, Any]:
 def _strategy(attributes: Attributes) -> str | None:
     """What ``train.strategy``, ``train.sync`` and ``train.num_ps`` say together; None where none of them says it.
 
-    Raises: CompileError: they contradict each other, or say what is not available yet.
+    Raises: CompileError: they contradict each other.
     """
     values = attributes.values
     strategy: str | None = values.get("train.strategy")
     together: bool | None = values.get("train.sync")
-    at = "train.strategy"
     if together is False and strategy in ("allreduce", "hybrid"):
         message = f'with train.strategy = "{strategy}" all workers take each step together, and train.sync is False'
         raise attributes.error("train.sync", message, "leave train.sync away")
-    if together is False and strategy != "ps":
-        strategy, at = "ps", "train.sync"
-    if strategy == "ps" and together is True:
+    if together is False:
+        strategy = "ps"
+    elif strategy == "ps" and together is True:
         strategy = "hybrid"
-    if strategy == "ps":
-        message = f"{_said(attributes, at)}, where each worker goes its own pace, is not available yet"
-        raise attributes.error(at, message, 'train.strategy = "hybrid" has tables on servers too')
     if values.get("train.num_ps") == 0:
-        if strategy == "hybrid":
-            message = f"{_said(attributes, 'train.strategy')} has tables on servers, and train.num_ps is 0"
+        if strategy in ("hybrid", "ps"):
+            said = "train.sync" if together is False else "train.strategy"
+            message = f"{_said(attributes, said)} has tables on servers, and train.num_ps is 0"
             raise attributes.error("train.num_ps", message, "leave train.num_ps away for as many as the tables need")
         return "allreduce"
     return strategy
@@ -110,6 +108,8 @@ def without_effect(attributes: Attributes) -> list[str]:
         given = [name for name in declared if name in attributes.values]
         if given:
             sentences.append(f"without effect {where}: {', '.join(given)}")
+    if "train.staleness" in attributes.values and _strategy(attributes) != "ps":
+        sentences.append("without effect where workers take each step together: train.staleness")
     servers = [name for name in _OF_SERVERS if attributes.values.get(name)]
     if servers and attributes.values.get("train.strategy") == "allreduce":
         sentences.append(f"without effect without servers: {', '.join(servers)}")

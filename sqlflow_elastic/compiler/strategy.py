@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlflow_elastic.compiler.request import asked_workers, few_rows
+from sqlflow_elastic.compiler.request import asked_workers, few_rows, takes_own_steps
 from sqlflow_elastic.elastic.membership.spec import Scaling
 from sqlflow_elastic.elastic.sizes import bytes_text
 from sqlflow_elastic.elastic.strategy import (
@@ -60,17 +60,17 @@ def strategy(
         rows: of the data; None if that is not known.
         about: stands before figures that are no more than a guess.
     """
-    workers, batch_size = request.workers, request.batch_size or 1
+    workers, batch_size = request.workers, settings["batch_size"]
     said = []
     if workers < asked_workers(values):
-        said.append(("workers", f"at most {workers}: {few_rows(values, batch_size)[0]}"))
+        said.append(("workers", f"at most {workers}: {few_rows(values, settings)[0]}"))
     elif workers > 1:
         said.append(("workers", f"at most {workers}, as train.num_workers says"))
     if workers > 1:
         said.append(("scaling", _SCALING[request.scaling]))
-        said.append(
-            ("rows", f"{_share(batch_size, workers)} of each batch of {batch_size} for each of {workers} workers")
-        )
+        own = f"{_share(batch_size, workers)} of each batch of {batch_size}"
+        each = f"batches of {batch_size} of its own" if takes_own_steps(settings) else own
+        said.append(("rows", f"{each} for each of {workers} workers"))
     if dense is None:
         said.append(("choice", "made when the network is built and its weights are known"))
     else:
@@ -85,7 +85,7 @@ def _choice(
     request: JobRequest, settings: Mapping[str, Any], model: ModelFacts, about: str
 ) -> Iterator[tuple[str, str]]:
     """What would be chosen now; the job measures and counts before it chooses."""
-    batch_size = request.batch_size or 1
+    batch_size = settings["batch_size"]
     memory = worker_memory(request.worker_memory or None, request.workers)
     machine = MachineFacts(memory, USUAL_BANDWIDTH)
     asked = settings.get("strategy", "auto")
@@ -95,7 +95,8 @@ def _choice(
         yield "choice", f"none: {error}"
         return
     servers = "1 server" if plan.servers == 1 else f"{plan.servers} servers"
-    where = f", tables on {servers} of {plan.server_memory:,} MiB" if plan.servers else ""
+    what = "all weights" if plan.strategy == "ps" else "tables"
+    where = f", {what} on {servers} of {plan.server_memory:,} MiB" if plan.servers else ""
     yield "choice", f"{about}{plan.strategy}{where}: {plan.reason}"
     for option in plan.options:
         step = f"{bytes_text(option.bytes)} and {option.seconds * 1e3:.2f} ms of a step beside computing"

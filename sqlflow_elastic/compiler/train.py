@@ -58,8 +58,8 @@ def compile_train(program: ProgramText, statement: ast.Train, source: DataSource
     metrics = chosen_metrics(attributes, network.output)
     validation = _validation(attributes, features, source)
     text = program.text[statement.span.start : statement.span.end]
-    request = train_request(attributes, statement.into.text, text, settings["batch_size"])
-    notes = (*reader.notes, *few_rows(attributes.values, settings["batch_size"]), *without_effect(attributes))
+    request = train_request(attributes, statement.into.text, text, settings)
+    notes = (*reader.notes, *few_rows(attributes.values, settings), *without_effect(attributes))
     return TrainPlan(
         program=render_train(
             text,

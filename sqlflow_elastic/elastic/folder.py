@@ -122,6 +122,11 @@ class JobFolder:
         return self.path / "tables"
 
     @property
+    def epochs(self) -> Path:
+        """What the workers of an asynchronous training say of its epochs."""
+        return self.path / "epochs"
+
+    @property
     def strategy(self) -> Path:
         """How the training is run, as chosen once for all workers: JSON."""
         return self.path / "strategy.json"

@@ -28,7 +28,6 @@ import math
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Self
@@ -43,10 +42,11 @@ from sqlflow_elastic.elastic.comm.alone import Alone
 from sqlflow_elastic.elastic.comm.base import Place, WorldBroken
 from sqlflow_elastic.elastic.dataset import ArrayDataset
 from sqlflow_elastic.elastic.feed import Feed
-from sqlflow_elastic.elastic.optimizers import Updates, check_gradients
+from sqlflow_elastic.elastic.optimizers import Updates
 from sqlflow_elastic.elastic.replica import Exchange
 from sqlflow_elastic.elastic.sampling import Rows
 from sqlflow_elastic.elastic.served import IDS, CallSteps, ServedTables, StandInTables
+from sqlflow_elastic.elastic.slice_gradients import slice_gradients
 from sqlflow_elastic.elastic.stand_ins import stand_ins
 from sqlflow_elastic.elastic.table_rows import TableRows
 from sqlflow_elastic.elastic.tables.access import Tables
@@ -55,9 +55,6 @@ from sqlflow_elastic.errors import JobError
 
 logger = logging.getLogger(__name__)
 
-#: Times a rank, this is added to a seed's first word: a prime that brings the seeds of no two ranks together.
-_SEED_STRIDE = 2_654_435_761
-_SEED = "seed_generator_state"
 #: How the names of operations begin that write to variables.
 _WRITES = ("Assign", "ResourceScatter", "ResourceApply", "ResourceStridedSliceAssign")
 #: A gradient of at least so many bytes travels as it is: to copy it costs more than one more buffer.
@@ -362,35 +359,20 @@ class JointSteps:
         The vectors are the large gradients, what is small, the two vectors of tables' rows, if any; and for served
         tables the gradients of their rows, learning rates and optimizers' steps.
         """
-        values = {id(variable): variable.value for variable in self._model.variables}
-        seeds = [variable for variable in self._model.variables if variable.name == _SEED]
-        shift = tf.stack([rank * _SEED_STRIDE, 0])
-        shifted = {id(seed): seed.value + tf.cast(shift, seed.dtype) for seed in seeds}
-        # In Keras's own scope assignments are kept aside: the variables stay as they are.
-        scope = keras.StatelessScope(collect_losses=True)
-        scope.state_mapping.update(values | shifted)
-        looked_up = nullcontext() if self._served is None else self._served.using(*served)
-        with self._tracing, scope, looked_up:
-            batch = Batch(features, labels, weights, tf.cast(share, keras.config.floatx()))
-            loss, gradients = self._gradients(self._model, batch)
-        check_gradients(gradients)
-        of_rows: list[tf.Tensor] = []
-        if self._served is not None:
-            of = {id(variable): gradient for variable, gradient in zip(self._variables, gradients, strict=True)}
-            of_rows = [*self._served.gradients(of, served[1:]), *self._served.rates()]
-            gradients = [of.get(id(variable)) for variable in self._variables]
-        new = scope.state_mapping
-        moved = [v for v in self._model.variables if v.name != _SEED and new[id(v)] is not values[id(v)]]
+        batch = Batch(features, labels, weights, tf.cast(share, keras.config.floatx()))
+        said = slice_gradients(self._model, self._gradients, batch, rank, self._tracing, self._served, served)
+        gradients = said.gradients
+        moved, seeds = [variable for variable, _ in said.moved], [seed for seed, _ in said.seeds]
         layout = self._layout = _Layout.of(gradients, self._variables, self._dtype, moved, seeds)
         large = [self._vector(gradients[i]) for i in layout.large]
         small = [self._vector(gradients[i]) for i in layout.small]
         if moved:
-            small.append(share * tf.concat([self._vector(new[id(variable)]) for variable in moved], 0))
+            small.append(share * tf.concat([self._vector(new) for _, new in said.moved], 0))
         # The flag's place is filled in when it is known.
-        small += [self._vector(loss), tf.zeros(1, self._dtype)]
+        small += [self._vector(said.loss), tf.zeros(1, self._dtype)]
         rows = TableRows.joined([gradients[i] for i in layout.tables], self._dtype) if layout.tables else ()
-        next_seeds = [values[id(seed)] + new[id(seed)] - shifted[id(seed)] for seed in seeds]
-        return [*large, tf.concat(small, 0), *rows, *of_rows], next_seeds
+        of_rows = [] if self._served is None else [*said.rows, *self._served.rates()]
+        return [*large, tf.concat(small, 0), *rows, *of_rows], [new for _, new in said.seeds]
 
     def _vector(self, tensor: tf.Tensor) -> tf.Tensor:
         tensor = tf.cast(tensor, self._dtype)

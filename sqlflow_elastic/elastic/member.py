@@ -24,13 +24,13 @@ from sqlflow_elastic import events
 from sqlflow_elastic.elastic.comm import Communicator, Endpoint, Place, WireDtype, WorldBroken
 from sqlflow_elastic.elastic.cores import keep_to, kept_to, share
 from sqlflow_elastic.elastic.folder import JobFolder
+from sqlflow_elastic.elastic.lone_servers import LoneServers
 from sqlflow_elastic.elastic.master_stream import Lost, MasterStream, Up
 from sqlflow_elastic.elastic.membership import worker_protocol as protocol
 from sqlflow_elastic.elastic.membership.messages import (
     NO_STATE,
     Commit,
     FromMaster,
-    Needs,
     Prepare,
     Progress,
     Server,
@@ -56,6 +56,8 @@ SCALING_VARIABLE = "SQLFLOW_ELASTIC_SCALING"
 HOST_VARIABLE = "SQLFLOW_ELASTIC_HOST"
 
 _FIRST_HEARTBEAT = 0.5
+#: A worker that waits so long for a task has nothing to do.
+_IDLE_SECONDS = 0.05
 _CLOSE_SECONDS = 5.0
 #: How long servers may take to read their rows.
 _ENTER_SECONDS = 1800.0
@@ -80,6 +82,10 @@ class Member:
     Args:
         folder: the job's.
         name: as the master named it.
+
+    Attributes:
+        servers: for steps that wait for nobody.
+        most: so many workers the job may have.
     """
 
     def __init__(self, folder: JobFolder, name: str) -> None:
@@ -96,15 +102,16 @@ class Member:
         self._ring: Communicator | None = None
         self._aborted: tuple[int, str] = (0, "")
         self._token = token.encode()
+        self.servers = LoneServers(self._token, name)
         self._links: list[Link] = []
         self._tables: Session | None = None
         #: Of the world that comes.
         self._servers: tuple[Server, ...] = ()
         self._boundary_of = 0
         self._replica: Replica | None = None
-        self._most = int(os.environ.get(MOST_VARIABLE, "1"))
+        self.most = int(os.environ.get(MOST_VARIABLE, "1"))
         #: Whether worlds of several may come that the replica is not warm for.
-        self._company = self._most > 1
+        self._company = self.most > 1
         self._up = False
         self._stream = MasterStream(lambda: master_address(folder.master), token, self._inbox.put)
         self._cores = os.sched_getaffinity(0)
@@ -112,7 +119,7 @@ class Member:
         self.takes_all_cores = self._one_machine and self._company and name == FIRST_WORKER and not _takes_all()
         if self._one_machine and self._company and not self.takes_all_cores:
             # Before TensorFlow counts them.
-            keep_to(share(sorted(self._cores), os.getpid() % self._most, self._most))
+            keep_to(share(sorted(self._cores), os.getpid() % self.most, self.most))
         # The last, as it uses all the others.
         self._thread = threading.Thread(target=self._serve, name="member", daemon=True)
         self._thread.start()
@@ -121,11 +128,16 @@ class Member:
         """An event for the session."""
         self._inbox.put(protocol.Say(Told(events.to_json(event))))
 
-    def tasks(self, name: str, total: int) -> Iterator[int]:
+    @property
+    def number(self) -> int:
+        """From 0 on, another one at each worker that the job has ever had."""
+        return int(self.name.rpartition("-")[2])
+
+    def tasks(self, name: str, total: int, idles: Callable[[], None] = lambda: None) -> Iterator[int]:
         """The tasks of a queue that fall to this worker; see `running.Run.tasks`."""
         while True:
             self._inbox.put(protocol.WantsTask(name, total))
-            order = self._next_order()
+            order = self._next_order(idles=idles)
             if not isinstance(order, protocol.GiveTask):
                 return
             with self.spans.span("tasks", f"{name} {order.index}"):
@@ -164,7 +176,7 @@ class Member:
 
     def chosen(self, plan: Plan) -> None:
         """The strategy of the training is chosen; before `train`."""
-        self._inbox.put(protocol.Chosen(Needs(plan.servers, plan.server_memory, json.dumps(plan.to_json()))))
+        self._inbox.put(protocol.Chosen(plan.needs))
 
     def completed(self) -> NoReturn:
         """The job has its result: waits until the master knows, then the process ends."""
@@ -190,9 +202,18 @@ class Member:
         self._stream.close()
         self._endpoint.close()
 
-    def _next_order(self, checkpoint: Callable[[], None] | None = None) -> Order:
-        """Wait for an order. No deadline: the machine sees to it that one comes. Raises: Exit."""
-        order = self._orders.get()
+    def _next_order(
+        self, checkpoint: Callable[[], None] | None = None, idles: Callable[[], None] = lambda: None
+    ) -> Order:
+        """Wait for an order; ``idles`` is called if that takes time.
+
+        No deadline: the machine sees to it that one comes. Raises: Exit.
+        """
+        try:
+            order = self._orders.get(timeout=_IDLE_SECONDS)
+        except queue.Empty:
+            idles()
+            order = self._orders.get()
         if isinstance(order, protocol.Exit):
             if order.checkpoint and checkpoint is not None:
                 checkpoint()
@@ -404,6 +425,8 @@ class Member:
                         self._ring.abort(reason)
                         for link in self._links:
                             link.abort(reason)
+            case protocol.UseServers(servers):
+                self.servers.take(servers)
             case protocol.Exit(checkpoint=False):
                 self._stream.close()
                 sys.stdout.flush()

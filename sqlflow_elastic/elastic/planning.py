@@ -87,8 +87,9 @@ class Planned:
                 machine = MachineFacts(worker_memory(settings.worker_memory, workers), _bandwidth())
                 plan = choose(facts, machine, settings.strategy, workers, settings.batch_size, settings.servers)
                 write_json(run.folder.strategy, plan.to_json())
-                if plan.served:
-                    run.emit(events.Message(f"tables are on {_servers(plan.servers)}: {plan.reason}"))
+                if plan.servers:
+                    what = "all weights are" if plan.strategy == "ps" else "tables are"
+                    run.emit(events.Message(f"{what} on {_servers(plan.servers)}: {plan.reason}"))
         self.plan = Plan.from_json(json.loads(run.folder.strategy.read_text(encoding="utf-8")))
         chosen = set(self.plan.served)
         if {layer.name for layer in _bags(model) if layer.served} != chosen:
@@ -96,6 +97,11 @@ class Planned:
             model = build(lambda name, rows, size: name in chosen)
         self.model, self.optimizers = model, optimizers(model)
         run.member.chosen(self.plan)
+
+    @property
+    def asynchronous(self) -> bool:
+        """Whether each worker takes steps of its own."""
+        return self.plan is not None and self.plan.strategy == "ps"
 
     def build_whole(self) -> keras.Model:
         """The model anew, with all tables in it."""

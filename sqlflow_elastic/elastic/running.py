@@ -69,13 +69,13 @@ class Run:
     stop: Callable[[], None] = field(default=_cancel)
     _last: float = 0.0
 
-    def tasks(self, queue: str, total: int) -> Iterator[int]:
+    def tasks(self, queue: str, total: int, idles: Callable[[], None] = lambda: None) -> Iterator[int]:
         """The tasks of a queue that fall to this process; ends when all ``total`` are done, by whichever process.
 
         A task counts as done when the next one is asked for. One whose worker dies falls to another worker. All
-        workers go through the same queues in the same order.
+        workers go through the same queues in the same order. ``idles`` is called when this one waits for others.
         """
-        return iter(range(total)) if self.member is None else self.member.tasks(queue, total)
+        return iter(range(total)) if self.member is None else self.member.tasks(queue, total, idles)
 
     def train(self, trainer: Trainer) -> TrainResult:
         """Train to the end, together with the job's other workers if there are any."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sqlflow_elastic.elastic.comm.base import WireDtype
 
-STRATEGIES = ("auto", "allreduce", "hybrid")
+STRATEGIES = ("auto", "allreduce", "hybrid", "ps")
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,9 @@ class TrainSettings:
         wire_dtype: what dense gradients are rounded to between workers, "bfloat16", "float16" or "float32"; None for
             their own precision.
         strategy: where embedding tables are: "allreduce" with every worker, "hybrid" on servers, as far as they can be
-            there; "auto" for what is faster, or has room.
+            there; "auto" for what is faster, or has room. "ps": all weights are on servers, and each worker takes steps
+            of its own, with batches of its own.
+        staleness: with "ps": so many steps a worker may be ahead of the slowest one.
         servers: how many of them; None for as many as the tables need.
         worker_memory: MiB that a worker may take; None for its part of the machine's.
     """
@@ -53,6 +55,7 @@ class TrainSettings:
     way: str = "auto"
     wire_dtype: str | None = None
     strategy: str = "auto"
+    staleness: int = 16
     servers: int | None = None
     worker_memory: int | None = None
 
@@ -61,6 +64,8 @@ class TrainSettings:
             self._at_least_one(name)
         for name in ("log_every_n_steps", "servers", "worker_memory"):
             self._at_least_one(name)
+        if self.staleness < 0:
+            raise ValueError(f"staleness must be at least 0, not {self.staleness}")
         if self.strategy not in STRATEGIES:
             raise ValueError(f"strategy must be one of {', '.join(STRATEGIES)}, not {self.strategy!r}")
         if not 0 <= self.validation_fraction < 1:

@@ -8,6 +8,7 @@ Times are estimates for choosing, from constants that `benchmarks/choice.py` mea
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from sqlflow_elastic.elastic.membership.messages import Needs
 from sqlflow_elastic.errors import JobError
 
 _MIB = 1 << 20
@@ -123,8 +125,8 @@ class Option:
     """A strategy, and what it would cost.
 
     Attributes:
-        strategy: "allreduce" or "hybrid".
-        served: names of the tables that are on servers.
+        strategy: "allreduce", "hybrid" or "ps".
+        served: names of the tables that are on servers; with "ps" all other weights are there too.
         bytes: that a worker sends and receives in a step.
         seconds: of a step, beside computing.
         worker_memory: bytes that a worker takes.
@@ -159,6 +161,12 @@ class Plan:
     workers: int
     reason: str
     options: tuple[Option, ...]
+
+    @property
+    def needs(self) -> Needs:
+        """What a master has to know of it."""
+        text = json.dumps(self.to_json())
+        return Needs(self.servers, self.server_memory, text, synchronous=self.strategy != "ps")
 
     def to_json(self) -> dict[str, Any]:
         """As JSON's types."""
@@ -198,13 +206,15 @@ def choose(
     local = _local(model, machine, workers, batch_size)
     hybrid = _hybrid(model, machine, workers, batch_size)
     options = [local] if hybrid is None else [local, hybrid]
+    if strategy == "ps":
+        options.append(_asynchronous(model, machine, workers, batch_size))
     possible = [option for option in options if not option.why_not and strategy in ("auto", option.strategy)]
     if not possible:
         raise JobError(_nothing(strategy, options))
     best = possible[0]
     if len(possible) > 1 and hybrid is not None and hybrid.seconds < local.seconds * _BETTER:
         best = hybrid
-    count, memory = (0, 0) if not best.served else _servers(model, best, servers)
+    count, memory = _servers(model, best, servers)
     others = [option for option in options if option is not best]
     return Plan(
         best.strategy, best.served, count, memory, workers, _reason(best, others, strategy, workers), (best, *others)
@@ -286,13 +296,34 @@ def _hybrid(model: ModelFacts, machine: MachineFacts, workers: int, batch_size: 
     return Option("hybrid", served_names, size, seconds, memory, _too_much(memory, machine))
 
 
+def _asynchronous(model: ModelFacts, machine: MachineFacts, workers: int, batch_size: int) -> Option:
+    """All weights on servers; a batch is each worker's own."""
+    size, memory = 2 * 4.0 * model.dense, WORKER_BYTES + 4 * model.dense * _DENSE_COPIES
+    seconds = _ROUND_SECONDS + workers * model.dense * ((1 + model.slots) * _SERVED_SECONDS + 8 / machine.bandwidth)
+    served = [table for table in model.tables if table.servable]
+    for table in served:
+        table_bytes, table_seconds = served_step(table, machine, workers, workers * batch_size)
+        size, seconds = size + table_bytes, seconds + table_seconds
+    # A table that cannot be drawn row by row is dense there: all of it travels.
+    for table in model.tables:
+        if not table.servable:
+            size, memory = size + 8.0 * table.rows * table.width, memory + 12.0 * table.rows * table.width
+            seconds += workers * table.rows * table.width * 8 / machine.bandwidth
+    names = tuple(table.name for table in served)
+    return Option("ps", names, size, seconds, memory, _too_much(memory, machine))
+
+
 def _servers(model: ModelFacts, option: Option, asked: int | None) -> tuple[int, int]:
     """How many servers, and the memory of each in MiB."""
+    if option.strategy != "ps" and not option.served:
+        return 0, 0
     rows = sum(
         table.touched * (table.row_bytes + _ROW_OVERHEAD) + 4 * table.rows
         for table in model.tables
         if table.name in option.served
     )
+    if option.strategy == "ps":
+        rows += 4 * model.dense * (1 + model.slots)
     count = asked or 1
     return count, math.ceil((rows / count * _HEADROOM + SERVER_BYTES) / _MIB)
 

@@ -15,6 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from sqlflow_elastic import events
+from sqlflow_elastic.elastic.asynchronous.trainer import AsynchronousTrainer
 from sqlflow_elastic.elastic.batch import Batch
 from sqlflow_elastic.elastic.dataset import ArrayDataset
 from sqlflow_elastic.elastic.encoded import encode_snapshot
@@ -94,20 +95,36 @@ def train(
         _check_outputs(model, label, prepared.statistics)
         if continued:
             continued.load_weights_into(model)
-        trainer = Trainer(
-            model,
-            gradients,
-            planned.optimizers,
-            _weighted(prepared.dataset, prepared.statistics, class_weight),
-            settings,
-            sample_losses=sample_losses,
-            metrics=metrics,
-            validation=prepared.held_out,
-            checkpoints=run.folder.checkpoints,
-            tables=run.folder.tables,
-            emit=run.emit,
-        )
-        result = run.train(trainer)
+        weighted = _weighted(prepared.dataset, prepared.statistics, class_weight)
+        trainer: Trainer | AsynchronousTrainer
+        if planned.asynchronous:
+            trainer = AsynchronousTrainer(
+                run,
+                model,
+                gradients,
+                planned.optimizers,
+                weighted,
+                settings,
+                sample_losses=sample_losses,
+                metrics=metrics,
+                validation=prepared.held_out,
+            )
+            result = trainer.train()
+        else:
+            trainer = Trainer(
+                model,
+                gradients,
+                planned.optimizers,
+                weighted,
+                settings,
+                sample_losses=sample_losses,
+                metrics=metrics,
+                validation=prepared.held_out,
+                checkpoints=run.folder.checkpoints,
+                tables=run.folder.tables,
+                emit=run.emit,
+            )
+            result = run.train(trainer)
         for _ in run.tasks("saving", 1):
             run.emit(events.Progress("saving", 0))
             summary = _summary(result, model, len(prepared.dataset), time.monotonic() - begun)

@@ -239,7 +239,8 @@ def strategy_text(plan: Mapping[str, Any]) -> str:
     if not plan.get("servers"):
         return f"{plan['strategy']}: {plan['reason']}"
     servers = "1 server" if plan["servers"] == 1 else f"{plan['servers']} servers"
-    return f"{plan['strategy']}, tables on {servers} ({plan['server_memory']:,} MiB): {plan['reason']}"
+    what = "all weights" if plan["strategy"] == "ps" else "tables"
+    return f"{plan['strategy']}, {what} on {servers} ({plan['server_memory']:,} MiB): {plan['reason']}"
 
 
 def option_text(option: Mapping[str, Any]) -> str:

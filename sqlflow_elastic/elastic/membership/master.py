@@ -309,6 +309,7 @@ class MasterMachine:
                 self._dealing.wanted(worker, messages.Wish(queue, total))
             case messages.TaskDone(queue, index):
                 self._dealing.done(worker, queue, index)
+                self._servers.restarts.achieved()
             case messages.Completed():
                 self._finish(EndJob(Outcome.SUCCEEDED), now)
             case messages.Failed(event):
@@ -367,6 +368,7 @@ class MasterMachine:
             return
         if hello.needs is not None:
             self._servers.needs(hello.needs)
+        self._servers.greeted(worker)
         self._dealing.greeted(worker, hello)
         if worker.release is not None:
             self._desk.send(worker, worker.release)

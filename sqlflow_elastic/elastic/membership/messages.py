@@ -61,11 +61,13 @@ class Needs:
         servers: how many.
         memory: of each, in MiB.
         plan: the strategy, as JSON for people who look on.
+        synchronous: whether workers take steps together, in worlds; else each takes its own, with `Servers`.
     """
 
     servers: int
     memory: int
     plan: str
+    synchronous: bool = True
 
 
 # From a worker.
@@ -270,6 +272,19 @@ class Server:
 
 
 @dataclass(frozen=True)
+class Servers:
+    """The servers for workers that take steps alone.
+
+    Attributes:
+        version: higher than any before.
+        servers: in an order that stays: a successor is in the place of the one before it.
+    """
+
+    version: int
+    servers: tuple[Server, ...]
+
+
+@dataclass(frozen=True)
 class Prepare:
     """The next world. Connect to your neighbours, then say `Prepared`.
 
@@ -355,4 +370,4 @@ class End:
     checkpoint: bool = False
 
 
-FromMaster: TypeAlias = Welcome | Prepare | Commit | Release | Task | NoTask | TaskAccepted | End
+FromMaster: TypeAlias = Welcome | Prepare | Commit | Release | Task | NoTask | TaskAccepted | End | Servers

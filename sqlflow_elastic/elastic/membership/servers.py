@@ -40,6 +40,12 @@ class Servers:
         self._count = int(needs.get("count", 0))
         self._memory = int(needs.get("memory", 0))
         self._named = int(needs.get("named", 0))
+        self._synchronous = bool(needs.get("synchronous", True))
+        listed = stored.get("listed")
+        self._listed = messages.Servers(0, ())
+        if listed:
+            servers = tuple(Server(name, address) for name, address in listed["servers"])
+            self._listed = messages.Servers(int(listed["version"]), servers)
         self.restarts = Restarts(desk.spec.backoff, desk.spec.longest_backoff)
         self.rewind = False
         #: Of the last world, and those that had the rows before it; at which step it began.
@@ -85,7 +91,7 @@ class Servers:
             return
         if self._count != said.servers:
             self._memory = max(self._memory, memory)
-        self._count, self._desk.plan = said.servers, said.plan
+        self._count, self._desk.plan, self._synchronous = said.servers, said.plan, said.synchronous
         self._desk.staffing = True
         self._store()
         self._desk.persist({"plan": said.plan})
@@ -104,11 +110,32 @@ class Servers:
             self._desk.deadlines.set(Alarm.RESTART, "", self.restarts.until)
         elif lack > 0:
             self._start(lack)
-        in_use = {server.name for server in (*self.ready, *members)} | self.holders
+        self._list()
+        in_use = {server.name for server in (*self.ready, *members, *self._listed.servers)} | self.holders
         for server in list(self._desk.servers.values()):
             if server.name not in in_use and (server.leaving or lack < 0):
                 lack += server.counts
                 self._let_go(server, now)
+
+    def _list(self) -> None:
+        """Where workers take steps alone, have them use successors of servers that are gone."""
+        if self._synchronous or not self.ready:
+            return
+        free = [server for server in self.ready if server not in self._listed.servers]
+        before = dict(enumerate(self._listed.servers))
+        kept = {place: server for place, server in before.items() if server in self.ready}
+        servers = tuple(kept[place] if place in kept else free.pop(0) for place in range(self._count))
+        if servers != self._listed.servers:
+            self._listed = messages.Servers(self._listed.version + 1, servers)
+            named = [(server.name, server.address) for server in servers]
+            self._desk.persist({"listed": {"version": self._listed.version, "servers": named}})
+            for worker in self._desk.workers.values():
+                self.greeted(worker)
+
+    def greeted(self, worker: Worker) -> None:
+        """A worker that may take steps alone hears of the servers."""
+        if self._listed.version:
+            self._desk.send(worker, self._listed)
 
     def sources(self, servers: tuple[Server, ...], step: int) -> tuple[Server, ...]:
         """Who has the rows of the step that a world with these servers begins at; none if they have them themselves."""
@@ -205,7 +232,8 @@ class Servers:
             self._desk.commands.append(StartServer(name, self._memory))
 
     def _store(self) -> None:
-        self._desk.persist({"servers": {"count": self._count, "memory": self._memory, "named": self._named}})
+        needs = {"count": self._count, "memory": self._memory, "named": self._named, "synchronous": self._synchronous}
+        self._desk.persist({"servers": needs})
 
 
 def _number(server: Worker) -> int:

@@ -35,6 +35,7 @@ from sqlflow_elastic.elastic.membership.worker_protocol import (
     Tick,
     TrainingDone,
     UserFailed,
+    UseServers,
     WantBoundary,
     WantsTask,
     WarmedUp,
@@ -65,6 +66,7 @@ __all__ = [
     "Terminated",
     "Tick",
     "TrainingDone",
+    "UseServers",
     "UserFailed",
     "WantBoundary",
     "WantsTask",
@@ -228,6 +230,8 @@ class WorkerMachine:
                     self._commands.append(NoMoreTasks(queue))
             case messages.TaskAccepted(queue, index):
                 self._tasks.accepted(queue, index)
+            case messages.Servers():
+                self._commands.append(UseServers(message))
 
     def _told_to_change(self, prepare: Prepare) -> None:
         if self.standing is Standing.FINISHED:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from sqlflow_elastic.elastic.membership.messages import Commit, FromMaster, FromWorker, Needs, Prepare
+from sqlflow_elastic.elastic.membership.messages import Commit, FromMaster, FromWorker, Needs, Prepare, Servers
 
 # Events of the stream and of the process.
 
@@ -220,6 +220,13 @@ class AbortRing:
 
 
 @dataclass(frozen=True)
+class UseServers:
+    """Steps that wait for nobody use these servers from here on; what waits for others of before ends. At once."""
+
+    servers: Servers
+
+
+@dataclass(frozen=True)
 class GiveTask:
     """The answer to `WantsTask`: one to do."""
 
@@ -246,5 +253,5 @@ class Exit:
 
 
 WorkerCommand: TypeAlias = (
-    Say | Connect | CancelConnect | Take | WantBoundary | AbortRing | GiveTask | NoMoreTasks | Exit
+    Say | Connect | CancelConnect | Take | WantBoundary | AbortRing | UseServers | GiveTask | NoMoreTasks | Exit
 )

@@ -45,7 +45,7 @@ class FromWorker(_message.Message):
     def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., ready: _Optional[_Union[Ready, _Mapping]] = ..., prepared: _Optional[_Union[Prepared, _Mapping]] = ..., running: _Optional[_Union[Running, _Mapping]] = ..., broken: _Optional[_Union[Broken, _Mapping]] = ..., leaving: _Optional[_Union[Leaving, _Mapping]] = ..., left: _Optional[_Union[Left, _Mapping]] = ..., finished: _Optional[_Union[Finished, _Mapping]] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ..., task_wanted: _Optional[_Union[TaskWanted, _Mapping]] = ..., task_done: _Optional[_Union[TaskDone, _Mapping]] = ..., completed: _Optional[_Union[Completed, _Mapping]] = ..., failed: _Optional[_Union[Failed, _Mapping]] = ..., told: _Optional[_Union[Told, _Mapping]] = ..., spans: _Optional[_Union[Spans, _Mapping]] = ..., needs: _Optional[_Union[Needs, _Mapping]] = ..., server_state: _Optional[_Union[ServerState, _Mapping]] = ...) -> None: ...
 
 class FromMaster(_message.Message):
-    __slots__ = ("welcome", "prepare", "commit", "release", "task", "no_task", "task_accepted", "end")
+    __slots__ = ("welcome", "prepare", "commit", "release", "task", "no_task", "task_accepted", "end", "servers")
     WELCOME_FIELD_NUMBER: _ClassVar[int]
     PREPARE_FIELD_NUMBER: _ClassVar[int]
     COMMIT_FIELD_NUMBER: _ClassVar[int]
@@ -54,6 +54,7 @@ class FromMaster(_message.Message):
     NO_TASK_FIELD_NUMBER: _ClassVar[int]
     TASK_ACCEPTED_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
+    SERVERS_FIELD_NUMBER: _ClassVar[int]
     welcome: Welcome
     prepare: Prepare
     commit: Commit
@@ -62,7 +63,8 @@ class FromMaster(_message.Message):
     no_task: NoTask
     task_accepted: TaskAccepted
     end: End
-    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., prepare: _Optional[_Union[Prepare, _Mapping]] = ..., commit: _Optional[_Union[Commit, _Mapping]] = ..., release: _Optional[_Union[Release, _Mapping]] = ..., task: _Optional[_Union[Task, _Mapping]] = ..., no_task: _Optional[_Union[NoTask, _Mapping]] = ..., task_accepted: _Optional[_Union[TaskAccepted, _Mapping]] = ..., end: _Optional[_Union[End, _Mapping]] = ...) -> None: ...
+    servers: Servers
+    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., prepare: _Optional[_Union[Prepare, _Mapping]] = ..., commit: _Optional[_Union[Commit, _Mapping]] = ..., release: _Optional[_Union[Release, _Mapping]] = ..., task: _Optional[_Union[Task, _Mapping]] = ..., no_task: _Optional[_Union[NoTask, _Mapping]] = ..., task_accepted: _Optional[_Union[TaskAccepted, _Mapping]] = ..., end: _Optional[_Union[End, _Mapping]] = ..., servers: _Optional[_Union[Servers, _Mapping]] = ...) -> None: ...
 
 class Held(_message.Message):
     __slots__ = ("queue", "index", "done")
@@ -105,14 +107,16 @@ class Hello(_message.Message):
     def __init__(self, name: _Optional[str] = ..., address: _Optional[str] = ..., standing: _Optional[str] = ..., version: _Optional[int] = ..., step: _Optional[int] = ..., leaving: _Optional[bool] = ..., held: _Optional[_Iterable[_Union[Held, _Mapping]]] = ..., wish: _Optional[_Union[Wish, _Mapping]] = ..., needs: _Optional[_Union[Needs, _Mapping]] = ...) -> None: ...
 
 class Needs(_message.Message):
-    __slots__ = ("servers", "memory", "plan")
+    __slots__ = ("servers", "memory", "plan", "synchronous")
     SERVERS_FIELD_NUMBER: _ClassVar[int]
     MEMORY_FIELD_NUMBER: _ClassVar[int]
     PLAN_FIELD_NUMBER: _ClassVar[int]
+    SYNCHRONOUS_FIELD_NUMBER: _ClassVar[int]
     servers: int
     memory: int
     plan: str
-    def __init__(self, servers: _Optional[int] = ..., memory: _Optional[int] = ..., plan: _Optional[str] = ...) -> None: ...
+    synchronous: bool
+    def __init__(self, servers: _Optional[int] = ..., memory: _Optional[int] = ..., plan: _Optional[str] = ..., synchronous: _Optional[bool] = ...) -> None: ...
 
 class ServerState(_message.Message):
     __slots__ = ("memory", "rows", "step")
@@ -267,6 +271,14 @@ class Server(_message.Message):
     name: str
     address: str
     def __init__(self, name: _Optional[str] = ..., address: _Optional[str] = ...) -> None: ...
+
+class Servers(_message.Message):
+    __slots__ = ("version", "servers")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    SERVERS_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    servers: _containers.RepeatedCompositeFieldContainer[Server]
+    def __init__(self, version: _Optional[int] = ..., servers: _Optional[_Iterable[_Union[Server, _Mapping]]] = ...) -> None: ...
 
 class Commit(_message.Message):
     __slots__ = ("version", "root", "receivers", "step", "sources")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Self
 
@@ -32,11 +32,13 @@ class ServerFigures:
         snapshot: the step of its newest finished snapshot; -1 for none.
         memory: bytes that its rows take.
         rows: that it has.
+        step: steps that it has applied.
     """
 
     snapshot: int = -1
     memory: int = 0
     rows: int = 0
+    step: int = 0
 
 
 class Connected:
@@ -77,11 +79,11 @@ class Connected:
 
     @property
     def snapshot_step(self) -> int:
-        """See `served.Tables`."""
+        """See `access.Tables`."""
         return min(figures.snapshot for figures in self.figures)
 
     def peek(self, ids: Sequence[Ids]) -> list[Numbers]:
-        """See `served.Rows.peek`."""
+        """See `access.Rows.peek`."""
         self._peek += 1
         lookup = self._peeks[self._peek] = self._lookup(ids)
         for server, link in enumerate(self._links):
@@ -92,14 +94,17 @@ class Connected:
         return lookup.rows
 
     def begin_snapshot(self, step: int) -> None:
-        """See `served.Tables`."""
+        """See `access.Tables`."""
+        self._begin_snapshot(step, 0)
+
+    def _begin_snapshot(self, step: int, tag: int) -> None:
         self._failure = ""
         self._saving = set(range(len(self._links)))
         for link in self._links:
-            link.send(message(Kind.SNAPSHOT, step), self._receive)
+            link.send(message(Kind.SNAPSHOT, step, tag=tag), self._receive)
 
     def snapshot(self, step: int) -> None:
-        """See `served.Tables`."""
+        """See `access.Tables`."""
         self.begin_snapshot(step)
         # However long they write: a server that hangs is given up by the master.
         self._wait(lambda: not self._saving, endless=True)
@@ -158,8 +163,7 @@ class Connected:
             case Kind.SAVED:
                 self._saving.discard(server)
                 self._failure = self._failure or bytes(body).decode()
-                figures = self.figures[server]
-                self.figures[server] = ServerFigures(header.step, figures.memory, figures.rows)
+                self.figures[server] = replace(self.figures[server], snapshot=header.step)
             case _:
                 raise WorldBroken(f"a server said {header.kind.name}")
 

@@ -12,10 +12,10 @@ from sqlflow_elastic.elastic.tables.connected import Connected, Ids, Numbers, di
 from sqlflow_elastic.elastic.tables.link import Link
 from sqlflow_elastic.elastic.tables.lookup import Lookup
 from sqlflow_elastic.elastic.tables.sharding import places
-from sqlflow_elastic.elastic.tables.wire import GRADIENTS, LOOKUP, Header, Kind, message
+from sqlflow_elastic.elastic.tables.wire import GRADIENTS, LOOKUP, YIELDS, Header, Kind, message
 from sqlflow_elastic.models.tables.spec import TableSpec
 
-_FIGURES_BYTES = 3 * 8
+_FIGURES_BYTES = 4 * 8
 
 
 class LoneSession(Connected):
@@ -27,6 +27,11 @@ class LoneSession(Connected):
         self._next: Lookup | None = None
         self._number = 0
         self._waits_for: set[int] = set()
+
+    @property
+    def step(self) -> int:
+        """How many steps all workers have taken, as far as the first server has told."""
+        return self.figures[0].step
 
     def exchange(
         self,
@@ -70,6 +75,10 @@ class LoneSession(Connected):
         return (
             [np.empty((0, spec.width), spec.dtype) for spec in self._specs] if self._last is None else self._last.rows
         )
+
+    def offer_snapshot(self, step: int) -> None:
+        """Like `begin_snapshot`, but for servers that have one under way."""
+        self._begin_snapshot(step, YIELDS)
 
     def idle(self) -> None:
         """This worker waits for work: no other one waits for it until its next exchange."""

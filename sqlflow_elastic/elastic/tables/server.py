@@ -25,7 +25,7 @@ from sqlflow_elastic.elastic.tables.serving import Steps
 from sqlflow_elastic.elastic.tables.snapshots import SnapshotError, Snapshots
 from sqlflow_elastic.elastic.tables.store import TableStore
 from sqlflow_elastic.elastic.tables.talks import Answers, LoneTalk, Talk, WorldTalk
-from sqlflow_elastic.elastic.tables.wire import Format, Kind, message
+from sqlflow_elastic.elastic.tables.wire import YIELDS, Format, Kind, message
 from sqlflow_elastic.models.tables.spec import TableSpec
 
 _BACKLOG = 128
@@ -197,7 +197,7 @@ class TableServer:
                 rows = [table.peek(each) for table, each in zip(self.store.tables, ids, strict=True)]
                 self._send(connection, message(Kind.PEEKED, header.step, rows))
             case Kind.SNAPSHOT:
-                self._begin_snapshot(connection, header.step)
+                self._begin_snapshot(connection, header.step, yields=header.tag == YIELDS)
             case _:
                 talk: Talk = self._talk
                 self._answer(talk.handle(who, header, body))
@@ -283,9 +283,12 @@ class TableServer:
         return True
 
     def _figures(self) -> NDArray[np.int64]:
-        return np.array([self._snapshots.step, self.store.memory, self.store.rows], np.int64)
+        return np.array([self._snapshots.step, self.store.memory, self.store.rows, self.store.step], np.int64)
 
-    def _begin_snapshot(self, connection: Connection, step: int) -> None:
+    def _begin_snapshot(self, connection: Connection, step: int, *, yields: bool) -> None:
+        if yields and self._snapshots.busy:
+            self._send(connection, message(Kind.SAVED, self._snapshots.step, [b"another snapshot is under way"]))
+            return
         if step != self.store.step and isinstance(self._talk, WorldTalk):
             raise ValueError(f"a snapshot of step {step} is wanted after step {self.store.step}")
         self._waits_for_snapshot = connection

@@ -17,7 +17,7 @@ from sqlflow_elastic.elastic.tables.wire import GRADIENTS, LOOKUP, Format, Heade
 
 #: By whom they are for.
 Answers = Mapping[Hashable, list[memoryview]]
-#: What a server tells of itself: its newest snapshot's step, bytes of memory, rows; int64 [3].
+#: What a server tells of itself: its newest snapshot's step, bytes of memory, rows, steps applied; int64 [4].
 Figures = Callable[[], NDArray[np.int64]]
 Rates = list[tuple[float, int]]
 

@@ -22,6 +22,8 @@ Numbers = NDArray[Any]
 
 #: What an exchange has.
 GRADIENTS, LOOKUP = 1, 2
+#: Of a snapshot: none is wanted where one is under way.
+YIELDS = 1
 
 _HEADER = struct.Struct("<BxxxIqQ")
 HEADER_BYTES = _HEADER.size
@@ -43,7 +45,7 @@ class Kind(IntEnum):
     PUSH = 3
     #: Ids as for `WANT`: rows without making any.
     PEEK = 4
-    #: After so many steps.
+    #: After so many steps; with a tag, see `YIELDS`.
     SNAPSHOT = 5
     #: Ids as for `WANT`, then their rows: what they are if nobody said so before.
     ASSIGN = 6
@@ -58,7 +60,7 @@ class Kind(IntEnum):
     READY = 32
     #: Text for the user: the rows of a step are not there.
     REFUSED = 33
-    #: All pushes of a step are applied: newest snapshot's step, bytes of memory, rows (int64 each).
+    #: All pushes of a step are applied: newest snapshot's step, bytes of memory, rows, steps applied (int64 each).
     APPLIED = 34
     #: Rows for a step; all of them, in the order of the ids.
     ROWS = 35

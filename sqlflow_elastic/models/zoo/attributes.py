@@ -83,10 +83,17 @@ TRAIN: tuple[Attribute, ...] = (
         "train.strategy",
         Choice(("auto", "allreduce", "hybrid", "ps")),
         "auto",
-        "Where embedding tables are: with every worker, or on servers.",
+        "Where embedding tables are: with every worker, or on servers; ps: all weights are on servers, and each worker "
+        "takes steps of its own.",
     ),
     Attribute(
         "train.sync", Boolean(), None, "Whether all workers take each step together; by default as the strategy says."
+    ),
+    Attribute(
+        "train.staleness",
+        Integer(0),
+        16,
+        "How many steps a worker may be ahead of the slowest one, where each takes its own.",
     ),
     Attribute(
         "train.num_ps", Integer(0), None, "Servers of tables, 0 for none; by default as many as the tables need."
@@ -102,7 +109,6 @@ TRAIN: tuple[Attribute, ...] = (
     _cluster("train.evaluator_cpu", Number(0, edges="()"), "CPU cores of an evaluator process."),
     _cluster("train.evaluator_gpu", Integer(0), "GPUs of an evaluator process."),
     _cluster("train.evaluator_memory", Integer(1), "Memory of an evaluator process in megabytes."),
-    _cluster("train.staleness", Integer(0), "How many steps a worker may be behind when training is not synchronous."),
     Attribute("train.num_boost_round", Integer(1), 10, "Trees to build.", effect=Effect.OTHER_MODELS),
     Attribute(
         "train.disk_cache", Boolean(), False, "Keep the rows on disk while training trees.", effect=Effect.OTHER_MODELS

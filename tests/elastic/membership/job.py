@@ -101,9 +101,9 @@ class Job:
             self.hello(name, Standing.WARMING)
             self.hears(name, Ready(NO_STATE))
 
-    def needs(self, name: str, servers: int, memory: int = 100) -> None:
+    def needs(self, name: str, servers: int, memory: int = 100, *, synchronous: bool = True) -> None:
         """A worker says what the strategy needs."""
-        self.hears(name, Needs(servers, memory, f'{{"servers": {servers}}}'))
+        self.hears(name, Needs(servers, memory, f'{{"servers": {servers}}}', synchronous))
 
     def serves(self, *names: str, **more: Any) -> list[MasterCommand]:
         """Servers come; returns what the last one led to."""

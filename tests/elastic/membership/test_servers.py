@@ -20,8 +20,11 @@ from sqlflow_elastic.elastic.membership.messages import (
     Release,
     Running,
     Server,
+    Servers,
     ServerState,
     Standing,
+    TaskDone,
+    TaskWanted,
 )
 from sqlflow_elastic.elastic.membership.servers import OUT_OF_MEMORY_EXIT
 from sqlflow_elastic.events import Message
@@ -53,7 +56,7 @@ def test_servers_are_started_when_it_is_known_what_is_needed() -> None:
     assert job.started_servers == {}
     job.needs(A, 2, memory=300)
     assert job.started_servers == {P: 300, Q: 300}
-    assert job.stored["servers"] == {"count": 2, "memory": 300, "named": 2}
+    assert job.stored["servers"] == {"count": 2, "memory": 300, "named": 2, "synchronous": True}
     assert job.stored["plan"] == '{"servers": 2}'
 
 
@@ -404,3 +407,75 @@ def test_warm_workers_take_part_when_servers_come_later() -> None:
         job.hears(name, Ready(NO_STATE))
     job.serves(P)
     assert set(job.prepares) == {A, B}
+
+
+def alone(servers: int = 2) -> Job:
+    """A job whose workers take steps that wait for nobody."""
+    job = Job(2)
+    for name in (A, B):
+        job.hello(name, Standing.WARMING)
+        job.needs(name, servers, synchronous=False)
+    return job
+
+
+def test_workers_that_take_steps_alone_hear_of_the_servers_when_all_are_there() -> None:
+    job = alone()
+    job.serves(Q)
+    assert job.sent(A, Servers) is None
+    job.serves(P)
+    assert job.sent(A, Servers) == job.sent(B, Servers) == Servers(1, at(P, Q))
+
+
+def test_a_successor_takes_the_place_of_the_server_before_it() -> None:
+    job = alone()
+    job.serves(P, Q)
+    job.ends(P)
+    assert job.sent(A, Servers) is None, "the other one goes on"
+    assert job.started_servers == {R: 100}
+    job.serves(R)
+    assert job.sent(A, Servers) == Servers(2, at(R, Q))
+
+
+def test_a_server_that_is_asked_to_leave_stays_until_its_successor_is_there() -> None:
+    job = alone()
+    job.serves(P, Q)
+    job.hears(Q, Leaving())
+    assert job.sent(Q, Release) is None
+    job.serves(R)
+    assert job.sent(B, Servers) == Servers(2, at(P, R))
+    assert job.sent(Q, Release) is not None
+
+
+def test_who_comes_later_hears_of_the_servers_too() -> None:
+    job = alone()
+    job.serves(P, Q)
+    job.loses(B)
+    job.hello(B, Standing.WARMING)
+    assert job.sent(B, Servers) == Servers(1, at(P, Q))
+
+
+def test_a_new_master_knows_the_places_of_servers() -> None:
+    job = alone()
+    job.serves(P, Q)
+    job.ends(P)
+    job.serves(R)
+    job.adopt(dict.fromkeys((A, B, Q, R), Phase.RUNNING))
+    job.hello(A, Standing.WARMING, needs=Needs(2, 100, '{"servers": 2}', synchronous=False))
+    assert job.sent(A, Servers) == Servers(2, at(R, Q))
+    job.hello(B, Standing.WARMING, needs=Needs(2, 100, '{"servers": 2}', synchronous=False))
+    job.ends(Q)
+    job.hello(R, Standing.READY)
+    job.serves(S)
+    assert job.sent(A, Servers) == Servers(3, at(R, S))
+
+
+def test_tasks_that_are_done_make_deaths_of_servers_no_row() -> None:
+    job = alone(1)
+    names = [f"ps-{index}" for index in range(20)]
+    job.hears(A, TaskWanted("epoch 1", 30))
+    for task, name in enumerate(names):
+        job.waits(20.0)
+        job.serves(name)
+        job.hears(A, TaskDone("epoch 1", task))
+        job.ends(name)
+    assert job.end is None

@@ -25,7 +25,7 @@ _VALUES: dict[str, list[Any]] = {
     "tuple[Held, ...]": [(), (Held("save", 0, True), Held("rows", 12))],
     "tuple[Server, ...]": [(), (Server("ps-0", "host:1"), Server("ps-3", "[::1]:70"))],
     "Wish | None": [None, Wish("rows", 40)],
-    "Needs | None": [None, Needs(2, 1024, "{}")],
+    "Needs | None": [None, Needs(2, 1024, "{}"), Needs(1, 512, "{}", synchronous=False)],
 }
 
 

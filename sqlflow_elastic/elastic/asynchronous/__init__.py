@@ -1,0 +1,1 @@
+"""Training whose workers take steps that wait for nobody: all weights are on servers."""
