@@ -42,6 +42,7 @@ from sqlflow_elastic.models.tables.spec import TableSpec
 
 #: An epoch has about so many tasks for each worker, of so many steps at most.
 _TASKS_PER_WORKER, _MOST_STEPS = 8, 512
+_REPORT_SECONDS = 0.25
 #: Of several workers to whom a snapshot is due, the first one is ahead of the next by so many seconds.
 _TURN_SECONDS = 0.5
 
@@ -105,6 +106,7 @@ class AsynchronousTrainer:
         self._saved, self._saved_at = 0, time.monotonic()
         #: The newest finished one, and the newest one begun here.
         self._known = self._begun = -1
+        self._reported = 0, 0.0
         self._position = Position()
 
     @property
@@ -216,10 +218,9 @@ class AsynchronousTrainer:
                 batch = following or batch
                 self._save_if_due(session)
 
-        began = time.monotonic()
         self._carried_out(take)
         self._epochs.did(epoch, task, samples, losses)
-        self._report(epoch, losses / samples, samples / (time.monotonic() - began))
+        self._report(epoch, losses / samples)
 
     def _samples(self, epoch: int, batch: int) -> Samples:
         size = self._extent.batch_size
@@ -245,16 +246,30 @@ class AsynchronousTrainer:
             self._saved_at = now
             session.offer_snapshot(session.step)
 
-    def _report(self, epoch: int, loss: float, speed: float) -> None:
-        """How far all workers are, with what this one sees."""
-        if self._settings.verbose and self._session is not None:
-            extent = self._extent
-            step = min(self._session.step, extent.steps)
-            said = Progress("training", step, extent.steps, epoch=epoch + 1, epochs=extent.epochs, loss=loss)
-            self._run.emit(said)
+    def _report(self, epoch: int, loss: float) -> None:
+        """How far all workers are, a few times a second; the loss is what this one sees."""
+        now, (step, at) = time.monotonic(), self._reported
+        if self._session is None or not self._settings.verbose or now < at + _REPORT_SECONDS:
+            return
+        extent, done = self._extent, min(self._session.step, self._extent.steps)
+        self._reported = done, now
+        speed = (done - step) * extent.batch_size / (now - at) if at and done > step else None
+        self._run.emit(
+            Progress(
+                "training",
+                done,
+                extent.steps,
+                epoch=epoch + 1,
+                epochs=extent.epochs,
+                loss=loss,
+                samples_per_second=speed,
+                eta_seconds=None if speed is None else (extent.steps - done) * extent.batch_size / speed,
+            )
+        )
 
     def _end_epoch(self, session: LoneSession, epoch: int) -> None:
         """Save everything, and measure."""
+        session.exchange()  # to know how many steps there were
         self._take(session)
         position = self._epochs.position(epoch)
         position.step, position.epoch, position.loss = session.step, epoch + 1, self._epochs.loss(epoch)
@@ -315,6 +330,7 @@ class AsynchronousTrainer:
 
 
 def _save(session: LoneSession) -> None:
+    session.exchange()
     session.snapshot(session.step)
 
 

@@ -56,9 +56,14 @@ class Dealing:
             self._restarts.achieved()
         self._desk.send(worker, TaskAccepted(queue, index))
 
-    def lost(self, worker: Worker) -> None:
+    def has_many(self, queue: str) -> bool:
+        """Whether a queue has more than one task."""
+        return self._queues.counts.get(queue, (0, 0))[1] > 1
+
+    def lost(self, worker: Worker, why: str) -> None:
         """Somebody else does what a worker had."""
-        self._queues.gone(worker.name)
+        if self._queues.gone(worker.name):
+            self._desk.inform(f"{why}; another worker does its part", level="warning")
 
     def settle(self) -> None:
         """Give tasks to those who wait."""

@@ -36,6 +36,7 @@ class Worker:
         connected: it has a stream.
         heard: when it last said something.
         address, standing, version, step: by its own words.
+        repeats: it has done a task of many, so what it does now it has done before.
         leaving: it was asked to leave, from outside or by a release.
         release: what it was told when it was released; it is in no next world.
         left: it is out of its world and ends by itself.
@@ -53,6 +54,7 @@ class Worker:
     standing: Standing = Standing.WARMING
     version: int = 0
     step: int = NO_STATE
+    repeats: bool = False
     leaving: bool = False
     release: Release | None = None
     left: bool = False
@@ -63,6 +65,11 @@ class Worker:
     def counts(self) -> bool:
         """Whether it is one of those that the job takes."""
         return not (self.leaving or self.left or self.killed)
+
+    @property
+    def warming(self) -> bool:
+        """Whether it may be held up by what it does for the first time."""
+        return self.standing is Standing.WARMING and not self.repeats
 
     @property
     def usable(self) -> bool:
@@ -94,13 +101,11 @@ class Desk:
 
     def silence(self, worker: Worker) -> float:
         """How long a worker in touch may be silent, in seconds."""
-        warming = worker.standing is Standing.WARMING
-        return max(self.spec.silence, self.spec.warming) if warming else self.spec.silence
+        return max(self.spec.silence, self.spec.warming) if worker.warming else self.spec.silence
 
     def reconnect(self, worker: Worker) -> float:
         """How long a worker may be out of touch, in seconds."""
-        warming = worker.standing is Standing.WARMING
-        return max(self.spec.reconnect, self.spec.warming) if warming else self.spec.reconnect
+        return max(self.spec.reconnect, self.spec.warming) if worker.warming else self.spec.reconnect
 
     def send(self, worker: Worker, message: FromMaster) -> None:
         """To a worker; nothing if it has no stream: what counts is said again after its Hello."""

@@ -179,7 +179,7 @@ class MasterMachine:
             self._servers.lost(worker)
             self._worlds.server_lost(worker.name, why)
             return
-        self._dealing.lost(worker)
+        self._dealing.lost(worker, why)
         self._worlds.lost(worker, why)
         if worker.given_up and not worker.leaving:
             self._count_death(worker, "their master, which lost them,", now)
@@ -310,6 +310,9 @@ class MasterMachine:
             case messages.TaskDone(queue, index):
                 self._dealing.done(worker, queue, index)
                 self._servers.restarts.achieved()
+                if not worker.repeats and self._dealing.has_many(queue):
+                    worker.repeats = True
+                    self._desk.deadlines.set(Alarm.SILENCE, worker.name, now + self._desk.silence(worker))
             case messages.Completed():
                 self._finish(EndJob(Outcome.SUCCEEDED), now)
             case messages.Failed(event):

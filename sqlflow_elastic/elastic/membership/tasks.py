@@ -95,12 +95,15 @@ class TaskQueues:
         self._queues[queue].doing.pop(index, None)
         self._queues[queue].done.add(index)
 
-    def gone(self, worker: str) -> None:
-        """A worker that waits for nothing and has nothing any more."""
+    def gone(self, worker: str) -> bool:
+        """A worker that waits for nothing and has nothing any more. Returns whether it had a task."""
+        had_one = False
         for queue in self._queues.values():
             queue.waiting.pop(worker, None)
             for index in [index for index, holder in queue.doing.items() if holder == worker]:
                 queue.put_back(index)
+                had_one = True
+        return had_one
 
     def deal(self) -> list[tuple[str, str, int | None]]:
         """Give tasks to those who wait.

@@ -91,7 +91,7 @@ def test_workers_share_the_batches_of_each_epoch(tmp_path: Path, staleness: int)
 def test_the_tasks_of_a_worker_that_dies_are_done_by_others(tmp_path: Path) -> None:
     with running(tmp_path / "tables", "ps-0") as servers:
         crew = LoneCrew(3, servers, models.tabled, models.classifier_rows(2_000), settings(epochs=2))
-        steps = crew.trainers[1]._steps
+        steps: Any = crew.trainers[1]._steps
         taken = []
 
         def run(*given: Any) -> Any:
@@ -100,7 +100,7 @@ def test_the_tasks_of_a_worker_that_dies_are_done_by_others(tmp_path: Path) -> N
                 raise DiedError
             return type(steps).run(steps, *given)
 
-        steps.run = run  # type: ignore[method-assign]
+        steps.run = run
         results = crew.train()
         assert [isinstance(each, DiedError) for each in results] == [False, True, False]
         assert len(set(crew.master.done)) == len(crew.master.done)
@@ -114,7 +114,7 @@ def test_a_server_that_is_lost_is_replaced_from_the_newest_snapshot(tmp_path: Pa
             2, servers, models.tabled, models.classifier_rows(2_000), settings(epochs=3, checkpoint_steps=20)
         )
         emit = crew.workers[0].emit
-        lost = []
+        lost: list[int] = []
 
         def tell(event: Any) -> None:
             emit(event)
@@ -125,7 +125,7 @@ def test_a_server_that_is_lost_is_replaced_from_the_newest_snapshot(tmp_path: Pa
                 crew.master.version += 1
 
         for worker in crew.workers:
-            worker.emit = tell  # type: ignore[method-assign]
+            worker.emit = tell
         results = crew.train()
         assert not any(isinstance(each, DiedError) for each in results)
         assert lost

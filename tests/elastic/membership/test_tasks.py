@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlflow_elastic.elastic.membership.master import CountTasks, Persist, Phase, ProcessChanged, Send
+from sqlflow_elastic.elastic.membership.master import CountTasks, EndWorker, Persist, Phase, ProcessChanged, Send
 from sqlflow_elastic.elastic.membership.messages import (
     Held,
     NoTask,
@@ -111,3 +111,14 @@ def test_workers_that_do_not_mean_the_same_queue_fail_the_job() -> None:
     job.ends(B, 0)
     assert job.end is not None
     assert job.end.text == "queue 'predict' has 2 tasks, and worker-1 says 3"
+
+
+def test_a_worker_that_has_done_one_of_many_tasks_may_be_silent_no_longer_than_one_that_trains() -> None:
+    job = begun(1)
+    job.hears(A, TaskWanted("save", 1))
+    job.hears(A, TaskDone("save", 0))
+    job.hears(A, TaskWanted("parts", 2))
+    job.waits(job.spec.silence + 1)
+    assert not job.commands or job.killed == []
+    job.hears(A, TaskDone("parts", 0))
+    assert [c for c in job.waits(job.spec.silence + 1) if isinstance(c, EndWorker)] == [EndWorker(A, kill=True)]
