@@ -150,14 +150,22 @@ def test_in_wide_floats_all_worlds_agree_to_the_ninth_digit() -> None:
 
 def test_a_lost_server_leads_back_to_the_last_checkpoint(tmp_path: Path) -> None:
     with running(tmp_path, "ps-0", "ps-1") as servers:
-        training = Training(servers, 2, "ftrl", checkpoint_steps=5)
-        ended = training.run(range(2), Break(0, 14, False))
+        training = Training(servers, 2, "ftrl")
+        trainers = training.crew.trainers
+        training.version += 1
+        with servers.enter(trainers[0].table_specs, version=training.version, step=0) as session:
+            assert not trainers[0].run(None, (), functools.partial(reached, trainers[0], 5), session)
+            trainers[0].checkpoint()
+        saved = trainers[0].step
+        training.crew.align(range(2))
+        ended = training.run(range(2), Break(0, 9, False))
         assert all(isinstance(each, WorldBroken) for each in ended)
+        assert trainers[0].step > saved
         servers.stop("ps-1")
         servers.start("ps-2")
-        for trainer in training.crew.trainers:
+        for trainer in trainers:
             trainer.begin()
-            assert 0 < trainer.step < 13
+            assert trainer.step == saved > 0
         assert training.run(range(2)) == [True, True]
         assert_same(training.weights(), local("ftrl"))
 
