@@ -7,13 +7,13 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-#: What benchmarks are made of.
-_PARTS = ("peers", "plots")
+#: Processes of benchmarks.
+_PROCESSES = ("case_jobs", "click_model", "peers")
 
 
 def main() -> int:
     """Run them, then say which missed."""
-    names = sys.argv[1:] or sorted(path.stem for path in HERE.glob("[!_]*.py") if path.stem not in _PARTS)
+    names = sys.argv[1:] or sorted(path.stem for path in HERE.glob("[!_]*.py") if _is_one(path))
     missed = []
     for name in names:
         print(f"\n── {name} " + "─" * (100 - len(name)), flush=True)
@@ -25,7 +25,7 @@ def main() -> int:
 
 def _is_one(path: Path) -> bool:
     """Whether a file is a benchmark, and not a part of others."""
-    return not path.stem.startswith("_") and 'if __name__ == "__main__":' in path.read_text(encoding="utf-8")
+    return path.stem not in _PROCESSES and 'if __name__ == "__main__":' in path.read_text(encoding="utf-8")
 
 
 if __name__ == "__main__":

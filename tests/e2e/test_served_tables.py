@@ -81,6 +81,15 @@ def test_a_small_table_ends_in_the_model(session: Session, storage: Path) -> Non
     assert auc(session, "held") == pytest.approx(auc(session, "small"), abs=1e-3)
 
 
+@pytest.mark.parametrize("rows", [SMALL, LARGE])
+def test_workers_that_take_their_own_steps_come_to_as_much(session: Session, rows: int) -> None:
+    told = train(session, rows, "alone", ", train.sync = False, train.num_ps = 2")
+    assert any(isinstance(event, Message) and "all weights are on 2 servers" in event.text for event in told)
+    assert properties(session, "alone")["strategy"].startswith("ps, all weights on 2 servers")
+    train(session, rows, "together", ', train.strategy = "hybrid"')
+    assert auc(session, "alone") == pytest.approx(auc(session, "together"), abs=0.005)
+
+
 def test_what_was_trained_of_a_large_table_ends_in_the_model_if_it_is_little(session: Session, storage: Path) -> None:
     train(session, LARGE, "sparse", ', train.strategy = "hybrid"')
     assert not storage.exists()
