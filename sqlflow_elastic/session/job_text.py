@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sqlflow_elastic.elastic.folder import JobFolder
-from sqlflow_elastic.elastic.sizes import bytes_text
+from sqlflow_elastic.elastic.sizes import bytes_text, count
 from sqlflow_elastic.events import WorldChanged
 from sqlflow_elastic.jobs.records import JobProcess, JobProgress, JobRecord, Stage
 
@@ -78,6 +78,10 @@ def process_text(process: JobProcess) -> str:
         said = [_ending(process.exit_code)]
     if process.preempted:
         said.append("had to make room")
+    if process.out_of_memory:
+        said.append("took more memory than it may")
+    if process.rows is not None and process.memory is not None:
+        said.append(f"{count(process.rows, 'row')} in {bytes_text(process.memory)}")
     if process.pid is not None:
         said.append(f"process {process.pid}")
     if process.since is not None:
@@ -93,15 +97,15 @@ def stage_text(stage: Stage, message: str) -> str:
 
 def world_text(event: WorldChanged) -> str:
     """``worker-1 was ended by SIGKILL; 2 workers go on at step 812 after 0.13 s``."""
-    count = len(event.members)
-    if count == 0:
+    number = len(event.members)
+    if number == 0:
         go_on = "no worker is left; the job goes on when one comes"
         return f"{event.why}; {go_on}"
-    who = "1 worker" if count == 1 else f"{count} workers"
+    who = "1 worker" if number == 1 else f"{number} workers"
     if event.seconds == 0.0:
-        verb = "begins" if count == 1 else "begin"
+        verb = "begins" if number == 1 else "begin"
         return f"{event.why}; {who} {verb} at step {event.step:,}"
-    verb = "goes" if count == 1 else "go"
+    verb = "goes" if number == 1 else "go"
     return f"{event.why}; {who} {verb} on at step {event.step:,} after {event.seconds:.2f} s"
 
 
@@ -153,17 +157,17 @@ def _progress(progress: JobProgress, ended: bool) -> Iterator[Detail]:
 def _changes(folder: JobFolder) -> Iterator[Detail]:
     """The last world changes, from what the job told."""
     changes: deque[Detail] = deque(maxlen=_CHANGES)
-    count = 0
+    found = 0
     try:
         with folder.events.open(encoding="utf-8", errors="replace") as lines:
             for line in lines:
                 if '"WorldChanged"' in line and (change := _change(line)) is not None:
                     changes.append(change)
-                    count += 1
+                    found += 1
     except OSError:  # it told nothing yet, or its folder is on another machine
         return
-    if count > len(changes):
-        yield "world change", "", f"{count - len(changes)} earlier ones are in {folder.events}"
+    if found > len(changes):
+        yield "world change", "", f"{found - len(changes)} earlier ones are in {folder.events}"
     yield from changes
 
 

@@ -178,6 +178,9 @@ def test_a_job_is_shown_with_its_processes_changes_and_logs(job: Job, other: Ses
         workers__worker_0={"phase": "running", "pid": 4711, "since": 0, "exit_code": None, "preempted": False},
         workers__worker_1={"phase": "ended", "pid": 4712, "since": 1, "exit_code": -9, "preempted": True},
         workers__worker_2={"phase": "ended", "pid": 4713, "since": 1, "exit_code": 1, "preempted": False},
+        workers__ps_0={"phase": "running", "pid": 4714, "since": 2, "exit_code": None, "preempted": False},
+        workers__ps_1={"phase": "ended", "pid": 4715, "since": 2, "exit_code": -9, "out_of_memory": True},
+        servers={"ps-0": {"memory": 2_500_000, "rows": 1_200}},
         workers__worker_3={"phase": "pending", "pid": None, "since": None, "exit_code": None, "preempted": False},
         metrics="http://127.0.0.1:9000",
     )
@@ -203,6 +206,8 @@ def test_a_job_is_shown_with_its_processes_changes_and_logs(job: Job, other: Ses
     assert found["process", "worker-1"].startswith("ended by SIGKILL, had to make room, process 4712")
     assert found["process", "worker-2"].startswith("ended with exit code 1, process 4713")
     assert found["process", "worker-3"] == "pending"
+    assert found["process", "ps-0"].startswith("running, 1,200 rows in 2.5 MB, process 4714")
+    assert found["process", "ps-1"].startswith("ended by SIGKILL, took more memory than it may, process 4715")
     changes = [detail for (part, _), detail in found.items() if part == "world change"]
     assert changes == [
         "1970-01-01T00:00:00+00:00: worker-1 joined; 2 workers begin at step 0",
