@@ -12,6 +12,7 @@ Rows of served tables come from servers: a step's body gives them their gradient
 Large dense gradients travel as they are. Small ones travel in one vector; behind them, in full precision, what layers
 moved (the moving statistics of batch normalization), the loss, and a flag. Gradients of tables travel as rows, in the
 order of the slices, which is the order of the batch: lazy row updates must see exactly the rows that the batch names.
+A table of few rows travels whole, in the small vector, where that is less (`table_rows`).
 
 What is not the same as in one process that sees the whole batch:
 
@@ -48,7 +49,7 @@ from sqlflow_elastic.elastic.sampling import Rows
 from sqlflow_elastic.elastic.served import IDS, CallSteps, ServedTables, StandInTables
 from sqlflow_elastic.elastic.slice_gradients import slice_gradients
 from sqlflow_elastic.elastic.stand_ins import stand_ins
-from sqlflow_elastic.elastic.table_rows import TableRows
+from sqlflow_elastic.elastic.table_rows import TableRows, is_less_whole, touched_rows, whole_size, whole_table
 from sqlflow_elastic.elastic.tables.access import Tables
 from sqlflow_elastic.elastic.ways import Losses, operations, specs, steps_per_call
 from sqlflow_elastic.errors import JobError
@@ -97,14 +98,16 @@ class _Layout:
     Attributes:
         large: indices of the trainable variables whose gradients travel as they are, in this order.
         small: indices of those whose dense gradients travel in one vector, in the vector's order.
-        tables: indices of those whose gradients are rows.
-        moved: variables of floats that the forward pass moves; they stand behind the small gradients.
+        tables: indices of those whose gradients are rows, and travel so.
+        whole: indices of those whose gradients are rows, and travel whole, behind the small ones.
+        moved: variables of floats that the forward pass moves; they stand behind those.
         seeds: random seeds.
     """
 
     large: list[int] = field(default_factory=list)
     small: list[int] = field(default_factory=list)
     tables: list[int] = field(default_factory=list)
+    whole: list[int] = field(default_factory=list)
     moved: list[keras.Variable] = field(default_factory=list)
     seeds: list[keras.Variable] = field(default_factory=list)
 
@@ -116,15 +119,18 @@ class _Layout:
         dtype: tf.DType,
         moved: list[keras.Variable],
         seeds: list[keras.Variable],
+        batch_size: int,
     ) -> Self:
         """Raises: JobError: members cannot have a moved variable in common."""
         for variable in moved:
             if not tf.as_dtype(variable.dtype).is_floating:
                 raise JobError(f"a layer counts in {variable.path}, and workers have only means in common: train alone")
-        tables = [i for i, gradient in enumerate(gradients) if isinstance(gradient, tf.IndexedSlices)]
-        dense = [i for i, gradient in enumerate(gradients) if gradient is not None and i not in tables]
+        by_rows = [i for i, gradient in enumerate(gradients) if isinstance(gradient, tf.IndexedSlices)]
+        whole = [i for i in by_rows if is_less_whole(variables[i].shape, batch_size)]
+        dense = [i for i, gradient in enumerate(gradients) if gradient is not None and i not in by_rows]
         large = [i for i in dense if _elements(variables[i]) * dtype.size >= _LARGE_BYTES]
-        return cls(large, [i for i in dense if i not in large], tables, moved, seeds)
+        small, tables = ([i for i in of if i not in but] for of, but in ((dense, large), (by_rows, whole)))
+        return cls(large, small, tables, whole, moved, seeds)
 
     @property
     def exact(self) -> int:
@@ -160,6 +166,7 @@ class JointSteps:
         self._gradients = gradients
         self._updates = updates
         self._dataset = dataset
+        self._batch_size = batch_size
         self._batch_bytes = dataset.row_bytes * batch_size
         self._most_rows = batch_size * steps_per_call(0.0, self._batch_bytes)
         self._tracing = tracing
@@ -363,9 +370,11 @@ class JointSteps:
         said = slice_gradients(self._model, self._gradients, batch, rank, self._tracing, self._served, served)
         gradients = said.gradients
         moved, seeds = [variable for variable, _ in said.moved], [seed for seed, _ in said.seeds]
-        layout = self._layout = _Layout.of(gradients, self._variables, self._dtype, moved, seeds)
+        layout = _Layout.of(gradients, self._variables, self._dtype, moved, seeds, self._batch_size)
+        self._layout = layout
         large = [self._vector(gradients[i]) for i in layout.large]
         small = [self._vector(gradients[i]) for i in layout.small]
+        small += [whole_table(gradients[i], self._variables[i].shape, self._dtype) for i in layout.whole]
         if moved:
             small.append(share * tf.concat([self._vector(new) for _, new in said.moved], 0))
         # The flag's place is filled in when it is known.
@@ -391,6 +400,7 @@ class JointSteps:
         if not self._sums:
             sizes = [_elements(self._variables[i]) for i in layout.large]
             small = sum(_elements(self._variables[i]) for i in layout.small)
+            small += sum(whole_size(self._variables[i].shape) for i in layout.whole)
             self._sums = [_aligned(size, self._dtype) for size in (*sizes, small + layout.exact)]
             self._table_rows = TableRows([tuple(self._variables[i].shape) for i in layout.tables], self._dtype)
         dtypes = [tf.bool, *[self._dtype] * len(self._sums), *[tf.int64, self._dtype] * tables]
@@ -434,11 +444,14 @@ class JointSteps:
         """Graph code: one step of the optimizers, and what layers moved."""
         layout = self._layout
         *large, small = sums
-        variables = [*(self._variables[i] for i in layout.small), *layout.moved]
-        pieces = tf.split(small, [*map(_elements, variables), 2])[:-1]
+        sizes = [_elements(self._variables[i]) for i in layout.small]
+        sizes += [whole_size(self._variables[i].shape) for i in layout.whole]
+        *pieces, _ = tf.split(small, [*sizes, *map(_elements, layout.moved), 2])
         gradients: list[Any] = [None] * len(self._variables)
         for i, piece in zip(layout.small, pieces, strict=False):
             gradients[i] = _shaped(piece, self._variables[i])
+        for i, piece in zip(layout.whole, pieces[len(layout.small) :], strict=False):
+            gradients[i] = touched_rows(piece, self._variables[i])
         for i, vector in zip(layout.large, large, strict=True):
             variable = self._variables[i]
             # The sums' memory is used again: nothing may keep it.
@@ -449,7 +462,7 @@ class JointSteps:
             gradients[i] = tf.IndexedSlices(tf.cast(values, table.dtype), indices, tf.constant(tuple(table.shape)))
         with self._tracing:
             self._updates.apply(gradients)
-        for variable, piece in zip(layout.moved, pieces[len(layout.small) :], strict=True):
+        for variable, piece in zip(layout.moved, pieces[len(sizes) :], strict=True):
             variable.assign(_shaped(piece, variable))
         for seed, value in zip(layout.seeds, seeds, strict=True):
             seed.assign(value)

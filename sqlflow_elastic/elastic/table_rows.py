@@ -1,10 +1,16 @@
-"""Gradients of tables between members: as the rows that a batch names."""
+"""Gradients of tables between members: as the rows that a batch names, or whole.
+
+A whole one is a table's sums over the batch, and behind each row how often the batch names it: rows that it does not
+name are not updated.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
@@ -71,3 +77,30 @@ class TableRows:
     def _read(self, part: memoryview) -> tuple[Numbers, Numbers]:
         length = int(np.frombuffer(part, np.int64, 1)[0])
         return np.frombuffer(part[8 : 8 + length], np.int64), np.frombuffer(part[8 + length :], self._dtype)
+
+
+def is_less_whole(shape: tuple[int, ...], batch_size: int) -> bool:
+    """Whether members send less if a table travels whole: in a ring twice, each row of a batch once with its index."""
+    rows, width = shape[0], math.prod(shape[1:])
+    return 2 * rows * (width + 1) <= batch_size * (width + 2)
+
+
+def whole_size(shape: tuple[int, ...]) -> int:
+    """How many numbers a whole table has."""
+    return int(shape[0]) * (math.prod(shape[1:]) + 1)
+
+
+def whole_table(gradient: tf.IndexedSlices, shape: tuple[int, ...], dtype: tf.DType) -> tf.Tensor:
+    """Graph code: a gradient as a whole table, a vector."""
+    values = tf.reshape(tf.cast(gradient.values, dtype), [-1, math.prod(shape[1:])])
+    counted = tf.concat([values, tf.ones_like(values[:, :1])], 1)
+    return tf.reshape(tf.math.unsorted_segment_sum(counted, tf.reshape(gradient.indices, [-1]), shape[0]), [-1])
+
+
+def touched_rows(whole: tf.Tensor, variable: keras.Variable) -> tf.IndexedSlices:
+    """Graph code: the inverse of `whole_table`, of sums of such; each row once."""
+    shape = tuple(variable.shape)
+    table = tf.reshape(whole, [shape[0], math.prod(shape[1:]) + 1])
+    indices = tf.reshape(tf.where(table[:, -1] > 0), [-1])
+    values = tf.reshape(tf.gather(table[:, :-1], indices), [-1, *shape[1:]])
+    return tf.IndexedSlices(tf.cast(values, variable.dtype), indices, tf.constant(shape))
