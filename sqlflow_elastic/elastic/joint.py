@@ -25,13 +25,12 @@ What is not the same as in one process that sees the whole batch:
 from __future__ import annotations
 
 import logging
-import math
 import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Self
+from typing import Any
 
 import keras
 import numpy as np
@@ -43,13 +42,14 @@ from sqlflow_elastic.elastic.comm.alone import Alone
 from sqlflow_elastic.elastic.comm.base import Place, WorldBroken
 from sqlflow_elastic.elastic.dataset import ArrayDataset
 from sqlflow_elastic.elastic.feed import Feed
+from sqlflow_elastic.elastic.layout import Layout, elements
 from sqlflow_elastic.elastic.optimizers import Updates
 from sqlflow_elastic.elastic.replica import Exchange
 from sqlflow_elastic.elastic.sampling import Rows
 from sqlflow_elastic.elastic.served import IDS, CallSteps, ServedTables, StandInTables
 from sqlflow_elastic.elastic.slice_gradients import slice_gradients
 from sqlflow_elastic.elastic.stand_ins import stand_ins
-from sqlflow_elastic.elastic.table_rows import TableRows, is_less_whole, touched_rows, whole_size, whole_table
+from sqlflow_elastic.elastic.table_rows import TableRows, touched_rows, whole_size, whole_table
 from sqlflow_elastic.elastic.tables.access import Tables
 from sqlflow_elastic.elastic.ways import Losses, operations, specs, steps_per_call
 from sqlflow_elastic.errors import JobError
@@ -58,8 +58,6 @@ logger = logging.getLogger(__name__)
 
 #: How the names of operations begin that write to variables.
 _WRITES = ("Assign", "ResourceScatter", "ResourceApply", "ResourceStridedSliceAssign")
-#: A gradient of at least so many bytes travels as it is: to copy it costs more than one more buffer.
-_LARGE_BYTES = 64 << 10
 #: A graph for slices of one size is traced after so many seconds of steps of that size …
 _STEADY_SECONDS = 10.0
 #: … if what is left of training is so many times as long as a trace alone. Beside steps one takes three times as long,
@@ -89,53 +87,6 @@ class StepsDone:
     own: int
     own_seconds: float
     broken: WorldBroken | None
-
-
-@dataclass(frozen=True)
-class _Layout:
-    """What the traced gradient function found; all members find the same.
-
-    Attributes:
-        large: indices of the trainable variables whose gradients travel as they are, in this order.
-        small: indices of those whose dense gradients travel in one vector, in the vector's order.
-        tables: indices of those whose gradients are rows, and travel so.
-        whole: indices of those whose gradients are rows, and travel whole, behind the small ones.
-        moved: variables of floats that the forward pass moves; they stand behind those.
-        seeds: random seeds.
-    """
-
-    large: list[int] = field(default_factory=list)
-    small: list[int] = field(default_factory=list)
-    tables: list[int] = field(default_factory=list)
-    whole: list[int] = field(default_factory=list)
-    moved: list[keras.Variable] = field(default_factory=list)
-    seeds: list[keras.Variable] = field(default_factory=list)
-
-    @classmethod
-    def of(
-        cls,
-        gradients: Sequence[Any],
-        variables: list[keras.Variable],
-        dtype: tf.DType,
-        moved: list[keras.Variable],
-        seeds: list[keras.Variable],
-        batch_size: int,
-    ) -> Self:
-        """Raises: JobError: members cannot have a moved variable in common."""
-        for variable in moved:
-            if not tf.as_dtype(variable.dtype).is_floating:
-                raise JobError(f"a layer counts in {variable.path}, and workers have only means in common: train alone")
-        by_rows = [i for i, gradient in enumerate(gradients) if isinstance(gradient, tf.IndexedSlices)]
-        whole = [i for i in by_rows if is_less_whole(variables[i].shape, batch_size)]
-        dense = [i for i, gradient in enumerate(gradients) if gradient is not None and i not in by_rows]
-        large = [i for i in dense if _elements(variables[i]) * dtype.size >= _LARGE_BYTES]
-        small, tables = ([i for i in of if i not in but] for of, but in ((dense, large), (by_rows, whole)))
-        return cls(large, small, tables, whole, moved, seeds)
-
-    @property
-    def exact(self) -> int:
-        """Elements behind the small gradients: what was moved, the loss, the flag."""
-        return sum(map(_elements, self.moved)) + 2
 
 
 class JointSteps:
@@ -174,7 +125,7 @@ class JointSteps:
         self._variables: list[keras.Variable] = list(model.trainable_variables)
         wide = "float64" in (keras.config.floatx(), *(variable.dtype for variable in self._variables))
         self._dtype = tf.float64 if wide else tf.float32
-        self._layout = _Layout()
+        self._layout = Layout()
         self._sums: list[NDArray[Any]] = []
         self._loops: dict[int | None, Any] = {}
         self._trace_seconds = 0.0
@@ -370,7 +321,7 @@ class JointSteps:
         said = slice_gradients(self._model, self._gradients, batch, rank, self._tracing, self._served, served)
         gradients = said.gradients
         moved, seeds = [variable for variable, _ in said.moved], [seed for seed, _ in said.seeds]
-        layout = _Layout.of(gradients, self._variables, self._dtype, moved, seeds, self._batch_size)
+        layout = Layout.of(gradients, self._variables, self._dtype, moved, seeds, self._batch_size)
         self._layout = layout
         large = [self._vector(gradients[i]) for i in layout.large]
         small = [self._vector(gradients[i]) for i in layout.small]
@@ -398,8 +349,8 @@ class JointSteps:
         layout = self._layout
         tables = len(layout.tables)
         if not self._sums:
-            sizes = [_elements(self._variables[i]) for i in layout.large]
-            small = sum(_elements(self._variables[i]) for i in layout.small)
+            sizes = [elements(self._variables[i]) for i in layout.large]
+            small = sum(elements(self._variables[i]) for i in layout.small)
             small += sum(whole_size(self._variables[i].shape) for i in layout.whole)
             self._sums = [_aligned(size, self._dtype) for size in (*sizes, small + layout.exact)]
             self._table_rows = TableRows([tuple(self._variables[i].shape) for i in layout.tables], self._dtype)
@@ -444,9 +395,9 @@ class JointSteps:
         """Graph code: one step of the optimizers, and what layers moved."""
         layout = self._layout
         *large, small = sums
-        sizes = [_elements(self._variables[i]) for i in layout.small]
+        sizes = [elements(self._variables[i]) for i in layout.small]
         sizes += [whole_size(self._variables[i].shape) for i in layout.whole]
-        *pieces, _ = tf.split(small, [*sizes, *map(_elements, layout.moved), 2])
+        *pieces, _ = tf.split(small, [*sizes, *map(elements, layout.moved), 2])
         gradients: list[Any] = [None] * len(self._variables)
         for i, piece in zip(layout.small, pieces, strict=False):
             gradients[i] = _shaped(piece, self._variables[i])
@@ -479,10 +430,6 @@ class _Call:
     flagged: bool = False
     waited: float = 0.0
     error: BaseException | None = None
-
-
-def _elements(variable: keras.Variable) -> int:
-    return math.prod(variable.shape)
 
 
 def _shaped(vector: tf.Tensor, variable: keras.Variable) -> tf.Tensor:
