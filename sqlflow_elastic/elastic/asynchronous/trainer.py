@@ -220,7 +220,8 @@ class AsynchronousTrainer:
 
         self._carried_out(take)
         self._epochs.did(epoch, task, samples, losses)
-        self._report(epoch, losses / samples)
+        if time.monotonic() >= self._reported[1] + _REPORT_SECONDS:
+            self._report(epoch, losses / samples)
 
     def _samples(self, epoch: int, batch: int) -> Samples:
         size = self._extent.batch_size
@@ -247,9 +248,9 @@ class AsynchronousTrainer:
             session.offer_snapshot(session.step)
 
     def _report(self, epoch: int, loss: float) -> None:
-        """How far all workers are, a few times a second; the loss is what this one sees."""
+        """How far all workers are; the loss is what this one sees."""
         now, (step, at) = time.monotonic(), self._reported
-        if self._session is None or not self._settings.verbose or now < at + _REPORT_SECONDS:
+        if self._session is None or not self._settings.verbose:
             return
         extent, done = self._extent, min(self._session.step, self._extent.steps)
         self._reported = done, now
@@ -281,6 +282,7 @@ class AsynchronousTrainer:
                 self._compare(position)
         self._forget(position.step, position.best_step)
         self._epochs.end(position)
+        self._report(epoch, position.loss)
         self._run.emit(Metrics("train", position.step, position.epoch, {"loss": position.loss}))
         if self._validation is not None:
             self._run.emit(Metrics("validation", position.step, position.epoch, position.metrics))
