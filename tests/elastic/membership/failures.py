@@ -67,7 +67,7 @@ def inject(simulation: Simulation, kind: str) -> None:
     elif kind == "cancel":
         simulation.cancel()
     elif kind == "other number of servers":
-        if not simulation.needs.servers:
+        if not (simulation.needs.servers and simulation.needs.synchronous):
             return
         simulation.choose(clock.random.choice((1, 2, 3)))
         for worker in simulation.workers.values():

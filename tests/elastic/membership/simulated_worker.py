@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlflow_elastic.elastic.membership.messages import Finished, FromMaster, FromWorker
+from sqlflow_elastic.elastic.membership.messages import Finished, FromMaster, FromWorker, Servers
 from sqlflow_elastic.elastic.membership.worker import (
     AbortRing,
     AllDone,
@@ -26,6 +26,7 @@ from sqlflow_elastic.elastic.membership.worker import (
     Tick,
     TrainingDone,
     UserFailed,
+    UseServers,
     WantBoundary,
     WantsTask,
     WarmedUp,
@@ -40,6 +41,9 @@ from tests.elastic.membership.simulated_server import State
 if TYPE_CHECKING:
     from tests.elastic.membership.simulation import Simulation
 
+#: The queue whose tasks are steps that wait for nobody, with servers.
+ALONE = "alone"
+
 
 class SimulatedWorker(SimulatedProcess):
     """A worker's process.
@@ -50,6 +54,7 @@ class SimulatedWorker(SimulatedProcess):
         state: its replica's.
         servers: that it has connected to last, with this state.
         connecting: the version it connects to.
+        listed: the servers for steps that it takes alone.
     """
 
     def __init__(self, simulation: Simulation, name: str) -> None:
@@ -59,6 +64,7 @@ class SimulatedWorker(SimulatedProcess):
         self.state = State()
         self.servers: tuple[str, ...] = ()
         self.connecting: int | None = None
+        self.listed = Servers(0, ())
         self._ring: Ring | None = None
         self._wake = float("inf")
         self._stages = list(simulation.program)
@@ -162,6 +168,9 @@ class SimulatedWorker(SimulatedProcess):
                     self._abort()
             case GiveTask(queue, index):
                 self._clock.soon(self._task_done, queue, index, most=0.6)
+            case UseServers(servers):
+                if servers.version > self.listed.version:
+                    self.listed = servers
             case NoMoreTasks():
                 self._stages.pop(0)
                 self._clock.soon(self._next_stage)
@@ -205,6 +214,9 @@ class SimulatedWorker(SimulatedProcess):
         elif stage == ("", 0):
             self.handle(AllDone())
         else:
+            if not self.trains and not self._simulation.needs.synchronous and stage[0] != "prepare":
+                self.trains = True
+                self.chooses()
             self.handle(WantsTask(*stage))
 
     def chooses(self) -> None:
@@ -215,6 +227,11 @@ class SimulatedWorker(SimulatedProcess):
     def _task_done(self, queue: str, index: int) -> None:
         if self._later(self._task_done, queue, index) or self._exiting or self.stuck:
             return
+        if queue == ALONE and not self._simulation.serve(self.listed):
+            self._clock.seen["waits for a server"] += 1
+            self._clock.soon(self._task_done, queue, index, most=0.6)
+            return
+        self._clock.seen["steps"] += queue == ALONE
         self._simulation.done.add((queue, index))
         self.handle(DidTask(queue, index))
         self._clock.soon(self._next_stage)

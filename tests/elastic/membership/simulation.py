@@ -38,6 +38,7 @@ from sqlflow_elastic.elastic.membership.messages import (
     Prepared,
     Progress,
     Release,
+    Servers,
     Standing,
 )
 from sqlflow_elastic.elastic.membership.spec import JobSpec, Scaling
@@ -45,7 +46,7 @@ from tests.elastic.membership.clockwork import BrokenRuleError, Clockwork
 from tests.elastic.membership.rings import Rings
 from tests.elastic.membership.simulated_process import SimulatedProcess, Stream
 from tests.elastic.membership.simulated_server import Rows, SimulatedServer
-from tests.elastic.membership.simulated_worker import SimulatedWorker
+from tests.elastic.membership.simulated_worker import ALONE, SimulatedWorker
 
 #: A program's stages: queues of tasks, None for training, ("", 0) for its end.
 Program = list[tuple[str, int] | None]
@@ -55,6 +56,7 @@ PROGRAMS: list[Program] = [
     [None, ("evaluate", 3), ("save", 1), ("", 0)],
     [("prepare", 2), None, ("", 0)],
     [("predict", 6), ("", 0)],
+    [("prepare", 1), (ALONE, 12), ("save", 1), ("", 0)],
 ]
 #: A job that has not ended after so many events, or seconds without failures, never will.
 MOST_EVENTS = 6_000
@@ -78,7 +80,7 @@ class Simulation:
     def __init__(self, seed: int) -> None:
         self.clock = clock = Clockwork(seed)
         random = clock.random
-        self.program = random.choice((PROGRAMS[0], PROGRAMS[0], PROGRAMS[1], PROGRAMS[2], PROGRAMS[3]))
+        self.program = PROGRAMS[random.choice((0, 0, 0, 1, 1, 2, 3, 4))]
         self.spec = JobSpec(
             "job",
             workers=random.choice((1, 2, 2, 3, 3, 3, 4, 5)),
@@ -95,6 +97,9 @@ class Simulation:
         self.needs = Needs(0, 0, "")
         if None in self.program:
             self.choose(random.choice((0, 0, 0, 1, 1, 2, 3)))
+        elif (ALONE, 12) in self.program:
+            servers = random.choice((1, 1, 2, 3))
+            self.needs = Needs(servers, 100, f'{{"servers": {servers}}}', synchronous=False)
         self.rows = Rows()
         self.rings = Rings(
             clock, self.rows, last=random.choice((3, 10, 30, 60)), pace=random.choice((0.2, 0.4, 0.4, 3.0))
@@ -121,6 +126,8 @@ class Simulation:
         self._known_dead: set[str] = set()
         #: Who has trained to the end, as the present master knows.
         self._finished: set[str] = set()
+        #: By version, what workers that take steps alone were told.
+        self._listed: dict[int, Servers] = {}
         self._wake = float("inf")
         clock.soon(self.tell, Tick(), self.term)
 
@@ -269,6 +276,8 @@ class Simulation:
     def _check(self, name: str, message: object) -> None:
         if isinstance(message, Release):
             self._excluded.add(name)
+        elif isinstance(message, Servers):
+            self._check_list(message)
         elif isinstance(message, Prepare):
             self._check_servers(message)
             if message.version != self.store.get("version"):
@@ -294,6 +303,18 @@ class Simulation:
             raise BrokenRuleError(f"world {prepare.version} has {len(servers)} servers, not what the strategy needs")
         if not servers <= self._heard - self._known_dead:
             raise BrokenRuleError(f"world {prepare.version} is to have servers that are not there")
+
+    def _check_list(self, listed: Servers) -> None:
+        if self._listed.setdefault(listed.version, listed) != listed:
+            raise BrokenRuleError(f"list {listed.version} of servers is told in two ways")
+        if listed.version != self.store["listed"]["version"]:
+            raise BrokenRuleError(f"list {listed.version} of servers is used before it is stored")
+        before = self._listed.get(listed.version - 1)
+        if before is not None:
+            stayed = set(before.servers) & set(listed.servers)
+            if any(before.servers.index(each) != listed.servers.index(each) for each in stayed):
+                raise BrokenRuleError(f"servers have other places in list {listed.version}")
+            self.clock.seen["a successor"] += 1
 
     def _start(self, name: str) -> None:
         if name in self.workers:
@@ -356,6 +377,11 @@ class Simulation:
             code = self.exit_code[name]
             return ProcessChanged(name, Phase.ENDED, code, preempted, failure, server=server, out_of_memory=full)
         return ProcessChanged(name, Phase.RUNNING if process.alive else Phase.PENDING, server=server)
+
+    def serve(self, listed: Servers) -> bool:
+        """Whether a worker that knows of these servers can take a step alone."""
+        servers = [self.rows.servers[server.name] for server in listed.servers]
+        return bool(servers) and all(server.alive and not server.stopped for server in servers)
 
     def only_if_hard(self, what: str) -> None:
         """This may happen to jobs whose processes are killed or hang, and to no others."""

@@ -43,6 +43,8 @@ LEAST = {
     "other number of servers": 120,
     "master died before StartServer": 2,
     "a server was gone": 40,
+    "a successor": 50,
+    "waits for a server": 500,
     "entered in vain": 10,
     "rows moved": 100,
     "went back": 40,
