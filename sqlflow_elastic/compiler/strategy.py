@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sqlflow_elastic.compiler.request import asked_workers, few_rows, takes_own_steps
+from sqlflow_elastic.elastic import bandwidth
 from sqlflow_elastic.elastic.membership.spec import Scaling
 from sqlflow_elastic.elastic.sizes import bytes_text
 from sqlflow_elastic.elastic.strategy import (
-    USUAL_BANDWIDTH,
     MachineFacts,
     ModelFacts,
     TableFacts,
     choose,
+    most_servers,
     worker_memory,
 )
 from sqlflow_elastic.errors import JobError
@@ -87,7 +89,7 @@ def _choice(
     """What would be chosen now; the job measures and counts before it chooses."""
     batch_size = settings["batch_size"]
     memory = worker_memory(request.worker_memory or None, request.workers)
-    machine = MachineFacts(memory, USUAL_BANDWIDTH)
+    machine = MachineFacts(memory, bandwidth.USUAL, most_servers(len(os.sched_getaffinity(0)), request.workers))
     asked = settings.get("strategy", "auto")
     try:
         plan = choose(model, machine, asked, request.workers, batch_size, settings.get("servers"))

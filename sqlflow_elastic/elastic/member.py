@@ -40,7 +40,7 @@ from sqlflow_elastic.elastic.membership.spec import Scaling
 from sqlflow_elastic.elastic.membership.staff import FIRST_WORKER
 from sqlflow_elastic.elastic.membership.worker import WorkerMachine
 from sqlflow_elastic.elastic.replica import Replica, Speeds
-from sqlflow_elastic.elastic.strategy import Plan
+from sqlflow_elastic.elastic.strategy import Plan, most_servers
 from sqlflow_elastic.elastic.tables.client import Session, enter
 from sqlflow_elastic.elastic.tables.link import Link
 from sqlflow_elastic.elastic.timeline import Spans
@@ -123,6 +123,11 @@ class Member:
         # The last, as it uses all the others.
         self._thread = threading.Thread(target=self._serve, name="member", daemon=True)
         self._thread.start()
+
+    @property
+    def most_servers(self) -> int:
+        """Of a job that nobody has told how many; as many as workers where they are on machines of their own."""
+        return most_servers(len(self._cores), self.most) if self._one_machine else self.most
 
     def tell(self, event: events.Event) -> None:
         """An event for the session."""

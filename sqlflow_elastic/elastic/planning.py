@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import socket
-import threading
-import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
@@ -15,6 +11,7 @@ import keras
 import numpy as np
 
 from sqlflow_elastic import events
+from sqlflow_elastic.elastic import bandwidth
 from sqlflow_elastic.elastic.dataset import Array, ArrayDataset
 from sqlflow_elastic.elastic.folder import write_json
 from sqlflow_elastic.elastic.member import MOST_VARIABLE
@@ -24,7 +21,6 @@ from sqlflow_elastic.elastic.running import Run
 from sqlflow_elastic.elastic.served import IDS
 from sqlflow_elastic.elastic.settings import TrainSettings
 from sqlflow_elastic.elastic.strategy import (
-    USUAL_BANDWIDTH,
     MachineFacts,
     ModelFacts,
     Plan,
@@ -43,7 +39,6 @@ Served: TypeAlias = Callable[[str, int, int], bool]
 _LARGE_BYTES = 4 << 20
 _SAMPLES = 8
 _SAMPLED_ROWS = 200_000
-_STREAM_BYTES, _STREAM_SECONDS = 32 << 20, 0.1
 
 
 class Planned:
@@ -82,9 +77,10 @@ class Planned:
         model = build(_is_large)
         for _ in run.tasks("choosing", 1):
             if not run.folder.strategy.exists():
-                facts = _facts(model, optimizers(model), dataset, settings)
+                facts = model_facts(model, optimizers(model), dataset, settings)
                 workers = min(int(os.environ.get(MOST_VARIABLE, "1")), settings.batch_size)
-                machine = MachineFacts(worker_memory(settings.worker_memory, workers), _bandwidth())
+                memory = worker_memory(settings.worker_memory, workers)
+                machine = MachineFacts(memory, bandwidth.measured(), run.member.most_servers)
                 plan = choose(facts, machine, settings.strategy, workers, settings.batch_size, settings.servers)
                 write_json(run.folder.strategy, plan.to_json())
                 if plan.servers:
@@ -120,7 +116,9 @@ def _bags(model: keras.Model) -> list[EmbeddingBag]:
     return [layer for layer in model._flatten_layers() if isinstance(layer, EmbeddingBag)]
 
 
-def _facts(model: keras.Model, optimizers: Optimizers, dataset: ArrayDataset, settings: TrainSettings) -> ModelFacts:
+def model_facts(
+    model: keras.Model, optimizers: Optimizers, dataset: ArrayDataset, settings: TrainSettings
+) -> ModelFacts:
     """What is known of a model whose large tables are not there."""
     owners = {id(variable): optimizer for optimizer, variables in optimizers for variable in variables}
     bags = _bags(model)
@@ -191,27 +189,3 @@ def _slots(optimizer: Any) -> int:
     """Numbers that an optimizer keeps for each weight; as many as Adam where that is not known."""
     rule = None if optimizer is None else row_optimizer(optimizer)
     return 2 if rule is None else len(rule.initial_slots)
-
-
-def _bandwidth() -> float:
-    """Bytes a second through a socket of this machine, measured in a tenth of a second at most."""
-    with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as sender:
-        receiver, _ = listener.accept()
-        with receiver:
-            for end in (sender, receiver):
-                end.settimeout(_STREAM_SECONDS)
-            thread = threading.Thread(target=_send, args=(sender,), daemon=True)
-            began = time.perf_counter()
-            thread.start()
-            received, buffer = 0, bytearray(1 << 20)
-            with contextlib.suppress(OSError):
-                while received < _STREAM_BYTES and (count := receiver.recv_into(buffer)):
-                    received += count
-            seconds = time.perf_counter() - began
-        thread.join()
-    return received / seconds if received else USUAL_BANDWIDTH
-
-
-def _send(sender: socket.socket) -> None:
-    with contextlib.suppress(OSError):
-        sender.sendall(bytes(_STREAM_BYTES))

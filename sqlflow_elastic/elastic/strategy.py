@@ -30,22 +30,44 @@ _HEADROOM = 1.5
 _DENSE_COPIES = 3.0
 #: Beside a row's numbers a server keeps its id, marks, and what it was before the last step.
 _ROW_OVERHEAD = 24
-#: Seconds that a worker takes to update one number of a row of a table that it holds, for each place of a batch …
-_LOCAL_SECONDS = 6e-9
-#: … a server, for a row of a lookup and for each of its numbers …
-_SERVED_ROW_SECONDS, _SERVED_SECONDS = 60e-9, 2.5e-9
-#: … and a worker to find the different ids of a batch, for each place.
-_UNIQUE_SECONDS = 20e-9
-#: What one round trip to a server costs a step beside its bytes.
-_ROUND_SECONDS = 0.4e-3
-#: The same for a sum over workers.
-_SUM_SECONDS = 0.15e-3
 #: A choice against what costs no servers has to gain this part of a step.
 _BETTER = 0.9
 
 
-#: Bytes a second between two processes where nobody has measured it.
-USUAL_BANDWIDTH = 1e9
+@dataclass(frozen=True)
+class Costs:
+    """Seconds that the parts of a step take beside its bytes, as far as strategies differ in them; see `COSTS`.
+
+    Attributes:
+        local_table: a table that every worker holds: its operations in the graph, and its part of what is exchanged.
+        local_place: an id of a batch, all workers' together, in such a table: its row found, its gradient added up …
+        local_number: … and each number of that row: of its weights, or of a slot.
+        round: a step's messages to servers and back.
+        served_place: an id of a worker's part of a batch: found among the different ones, given its row.
+        served_row: at a server, a row of a worker's lookup …
+        served_number: … and each number of that row: of its weights, or of a slot.
+    """
+
+    local_table: float
+    local_place: float
+    local_number: float
+    round: float
+    served_place: float
+    served_row: float
+    served_number: float
+
+
+#: Fitted by `python -m benchmarks.choice --constants` to the steps of ten models, half of them to within 10 %, all to
+#: within 26 %: by two workers and a server on the two cores that docs/benchmarks.md names.
+COSTS = Costs(
+    local_table=73e-6,
+    local_place=42e-9,
+    local_number=3.0e-9,
+    round=0.93e-3,
+    served_place=16e-9,
+    served_row=52e-9,
+    served_number=1.6e-9,
+)
 
 
 @dataclass(frozen=True)
@@ -114,10 +136,14 @@ class MachineFacts:
     Attributes:
         worker_memory: bytes that a worker may take.
         bandwidth: bytes a second between two processes.
+        servers: the most that it has room for, if nobody says how many; at least one.
+        costs: what a step's parts take.
     """
 
     worker_memory: float
     bandwidth: float
+    servers: int = 1
+    costs: Costs = COSTS
 
 
 @dataclass(frozen=True)
@@ -130,6 +156,7 @@ class Option:
         bytes: that a worker sends and receives in a step.
         seconds: of a step, beside computing.
         worker_memory: bytes that a worker takes.
+        servers: how many it has.
         why_not: why it cannot be taken; "" if it can.
     """
 
@@ -138,6 +165,7 @@ class Option:
     bytes: float
     seconds: float
     worker_memory: float
+    servers: int = 0
     why_not: str = ""
 
 
@@ -187,6 +215,11 @@ def worker_memory(asked: int | None, workers: int) -> float:
     return (int(found[1]) << 10) * 0.8 / workers if found else 4096.0 * _MIB
 
 
+def most_servers(cores: int, workers: int) -> int:
+    """How many servers may have a core of their own beside the workers; at least one."""
+    return max(1, cores - workers)
+
+
 def choose(
     model: ModelFacts, machine: MachineFacts, strategy: str, workers: int, batch_size: int, servers: int | None
 ) -> Plan:
@@ -198,27 +231,38 @@ def choose(
         strategy: "auto", or the one to take.
         workers: of the largest world.
         batch_size: samples of a step, all workers' together.
-        servers: how many there are to be; None for as many as the tables need.
+        servers: how many there are to be; None for as many as keep a step's time at a server below the workers', if the
+            machine has room for them.
 
     Raises:
         JobError: nothing has room.
     """
     local = _local(model, machine, workers, batch_size)
-    hybrid = _hybrid(model, machine, workers, batch_size)
+    hybrid = _hybrid(model, machine, workers, batch_size, servers)
     options = [local] if hybrid is None else [local, hybrid]
     if strategy == "ps":
-        options.append(_asynchronous(model, machine, workers, batch_size))
+        options.append(_asynchronous(model, machine, workers, batch_size, servers))
     possible = [option for option in options if not option.why_not and strategy in ("auto", option.strategy)]
     if not possible:
         raise JobError(_nothing(strategy, options))
-    best = possible[0]
-    if len(possible) > 1 and hybrid is not None and hybrid.seconds < local.seconds * _BETTER:
-        best = hybrid
-    count, memory = _servers(model, best, servers)
+    best = _preferred(possible, workers)
     others = [option for option in options if option is not best]
-    return Plan(
-        best.strategy, best.served, count, memory, workers, _reason(best, others, strategy, workers), (best, *others)
-    )
+    reason = _reason(best, others, strategy, workers)
+    memory = _server_memory(model, best)
+    return Plan(best.strategy, best.served, best.servers, memory, workers, reason, (best, *others))
+
+
+def _preferred(options: Sequence[Option], workers: int) -> Option:
+    """The one to take of those that there is room for.
+
+    Servers have to be worth it. One worker that has room for all tables exchanges nothing, and runs many steps in a
+    call that asks nobody.
+    """
+    best = min(options, key=lambda option: option.seconds)
+    local = next((option for option in options if not option.served), None)
+    if local is not None and (workers == 1 or best.seconds >= local.seconds * _BETTER):
+        return local
+    return best
 
 
 def _dense_bytes(model: ModelFacts) -> float:
@@ -230,7 +274,7 @@ def _dense_step(model: ModelFacts, machine: MachineFacts, workers: int) -> tuple
     if workers == 1:
         return 0.0, 0.0
     size = 2 * (workers - 1) / workers * model.wire * model.dense
-    return 2 * size, size / machine.bandwidth + _SUM_SECONDS
+    return 2 * size, size / machine.bandwidth
 
 
 def _local(model: ModelFacts, machine: MachineFacts, workers: int, batch_size: int) -> Option:
@@ -238,40 +282,42 @@ def _local(model: ModelFacts, machine: MachineFacts, workers: int, batch_size: i
     memory = WORKER_BYTES + _dense_bytes(model)
     for table in model.tables:
         memory += table.rows * table.row_bytes
-        table_bytes, table_seconds = local_step(table, machine, workers, batch_size)
+        table_bytes, table_seconds = _local_step(table, machine, workers, batch_size)
         size, seconds = size + table_bytes, seconds + table_seconds
-    return Option("allreduce", (), size, seconds, memory, _too_much(memory, machine))
+    return Option("allreduce", (), size, seconds, memory, why_not=_too_much(memory, machine))
 
 
-def local_step(table: TableFacts, machine: MachineFacts, workers: int, batch_size: int) -> tuple[float, float]:
-    """Bytes of a worker and seconds of a step for a table that every worker holds: all get all rows of the batch."""
-    places = batch_size * table.places
-    update = places * table.width * (1 + table.slots) * _LOCAL_SECONDS
-    if workers == 1:
-        return 0.0, update
-    size = (workers - 1) / workers * places * (8 + 4 * table.width)
-    return 2 * size, size / machine.bandwidth + update + _SUM_SECONDS / 4
+def _local_step(table: TableFacts, machine: MachineFacts, workers: int, batch_size: int) -> tuple[float, float]:
+    """Bytes of a worker and seconds of a step for a table that every worker holds.
+
+    All get all rows of the batch, or sums of the whole table where that is less.
+    """
+    costs, places = machine.costs, batch_size * table.places
+    size = (workers - 1) / workers * min(places * (8 + 4 * table.width), 2 * table.rows * 4 * (table.width + 1))
+    row = costs.local_place + table.width * (1 + table.slots) * costs.local_number
+    return 2 * size, size / machine.bandwidth + costs.local_table + places * row
 
 
-def served_step(table: TableFacts, machine: MachineFacts, workers: int, batch_size: int) -> tuple[float, float]:
-    """Bytes of a worker and seconds of a step for a table on one server, beside the round trip."""
-    unique = table.unique_in(batch_size / workers)
+def _served_step(table: TableFacts, machine: MachineFacts, workers: int, batch_size: int) -> tuple[float, float, float]:
+    """Bytes of a worker, its seconds of a step, and one server's, for a table that is there."""
+    costs, unique = machine.costs, table.unique_in(batch_size / workers)
     size = unique * (4 + 2 * 4 * table.width)
-    row = _SERVED_ROW_SECONDS + table.width * (1 + table.slots) * _SERVED_SECONDS
-    seconds = (
-        workers * (size / machine.bandwidth + unique * row) + batch_size / workers * table.places * _UNIQUE_SECONDS
-    )
-    return size, seconds
+    row = costs.served_row + table.width * (1 + table.slots) * costs.served_number
+    own = batch_size / workers * table.places * costs.served_place
+    return size, own, workers * (size / machine.bandwidth + unique * row)
 
 
-def _hybrid(model: ModelFacts, machine: MachineFacts, workers: int, batch_size: int) -> Option | None:
+def _hybrid(
+    model: ModelFacts, machine: MachineFacts, workers: int, batch_size: int, servers: int | None
+) -> Option | None:
     """The best choice of tables for servers; None without any that can be there."""
     servable = [table for table in model.tables if table.servable]
     if not servable:
         return None
 
     def gain(table: TableFacts) -> float:
-        return local_step(table, machine, workers, batch_size)[1] - served_step(table, machine, workers, batch_size)[1]
+        served = sum(_served_step(table, machine, workers, batch_size)[1:])
+        return _local_step(table, machine, workers, batch_size)[1] - served
 
     chosen = {table.name for table in servable if gain(table) > 0}
     room = machine.worker_memory - WORKER_BYTES - _dense_bytes(model)
@@ -285,38 +331,43 @@ def _hybrid(model: ModelFacts, machine: MachineFacts, workers: int, batch_size: 
         chosen = {table.name for table in servable}
     size, seconds = _dense_step(model, machine, workers)
     memory = WORKER_BYTES + _dense_bytes(model)
-    seconds += _ROUND_SECONDS
+    seconds, at_server = seconds + machine.costs.round, 0.0
     for table in model.tables:
-        served = table.name in chosen
-        step = served_step if served else local_step
-        table_bytes, table_seconds = step(table, machine, workers, batch_size)
+        if table.name in chosen:
+            table_bytes, table_seconds, table_at_server = _served_step(table, machine, workers, batch_size)
+            at_server += table_at_server
+        else:
+            table_bytes, table_seconds = _local_step(table, machine, workers, batch_size)
+            memory += table.rows * table.row_bytes
         size, seconds = size + table_bytes, seconds + table_seconds
-        memory += 0 if served else table.rows * table.row_bytes
+    # A server is not to take longer than the workers, if there is room for more of them.
+    count = servers or max(1, min(machine.servers, math.ceil(at_server / seconds)))
     served_names = tuple(table.name for table in model.tables if table.name in chosen)
-    return Option("hybrid", served_names, size, seconds, memory, _too_much(memory, machine))
+    why_not = _too_much(memory, machine)
+    return Option("hybrid", served_names, size, seconds + at_server / count, memory, count, why_not)
 
 
-def _asynchronous(model: ModelFacts, machine: MachineFacts, workers: int, batch_size: int) -> Option:
+def _asynchronous(
+    model: ModelFacts, machine: MachineFacts, workers: int, batch_size: int, servers: int | None
+) -> Option:
     """All weights on servers; a batch is each worker's own."""
-    size, memory = 2 * 4.0 * model.dense, WORKER_BYTES + 4 * model.dense * _DENSE_COPIES
-    seconds = _ROUND_SECONDS + workers * model.dense * ((1 + model.slots) * _SERVED_SECONDS + 8 / machine.bandwidth)
-    served = [table for table in model.tables if table.servable]
+    costs, served = machine.costs, [table for table in model.tables if table.servable]
+    # A table whose rows are not drawn one by one is dense there: all of it travels.
+    dense = model.dense + sum(table.rows * table.width for table in model.tables if not table.servable)
+    size, seconds = 2 * 4.0 * dense, costs.round
+    at_server = workers * dense * ((1 + model.slots) * costs.served_number + 8 / machine.bandwidth)
     for table in served:
-        table_bytes, table_seconds = served_step(table, machine, workers, workers * batch_size)
-        size, seconds = size + table_bytes, seconds + table_seconds
-    # A table that cannot be drawn row by row is dense there: all of it travels.
-    for table in model.tables:
-        if not table.servable:
-            size, memory = size + 8.0 * table.rows * table.width, memory + 12.0 * table.rows * table.width
-            seconds += workers * table.rows * table.width * 8 / machine.bandwidth
-    names = tuple(table.name for table in served)
-    return Option("ps", names, size, seconds, memory, _too_much(memory, machine))
+        table_bytes, table_seconds, table_at_server = _served_step(table, machine, workers, workers * batch_size)
+        size, seconds, at_server = size + table_bytes, seconds + table_seconds, at_server + table_at_server
+    memory = WORKER_BYTES + 4 * dense * _DENSE_COPIES
+    count, names = servers or 1, tuple(table.name for table in served)
+    return Option("ps", names, size, seconds + at_server / count, memory, count, _too_much(memory, machine))
 
 
-def _servers(model: ModelFacts, option: Option, asked: int | None) -> tuple[int, int]:
-    """How many servers, and the memory of each in MiB."""
-    if option.strategy != "ps" and not option.served:
-        return 0, 0
+def _server_memory(model: ModelFacts, option: Option) -> int:
+    """Of each server, in MiB; 0 without any."""
+    if not option.servers:
+        return 0
     rows = sum(
         table.touched * (table.row_bytes + _ROW_OVERHEAD) + 4 * table.rows
         for table in model.tables
@@ -324,8 +375,7 @@ def _servers(model: ModelFacts, option: Option, asked: int | None) -> tuple[int,
     )
     if option.strategy == "ps":
         rows += 4 * model.dense * (1 + model.slots)
-    count = asked or 1
-    return count, math.ceil((rows / count * _HEADROOM + SERVER_BYTES) / _MIB)
+    return math.ceil((rows / option.servers * _HEADROOM + SERVER_BYTES) / _MIB)
 
 
 def _too_much(memory: float, machine: MachineFacts) -> str:

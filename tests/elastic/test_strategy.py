@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import numpy as np
 import pytest
 
 from sqlflow_elastic.elastic.planning import expected_unique
-from sqlflow_elastic.elastic.strategy import MachineFacts, ModelFacts, Plan, TableFacts, choose
+from sqlflow_elastic.elastic.strategy import MachineFacts, ModelFacts, Plan, TableFacts, choose, most_servers
 from sqlflow_elastic.errors import JobError
 
 GIB = 1 << 30
@@ -106,3 +107,27 @@ def test_different_ids_of_a_batch_are_counted_in_the_data() -> None:
     assert expected_unique(ids, (0,), 512, rng) == 10
     assert 510 < expected_unique(ids, (1,), 512, rng) <= 512
     assert 518 < expected_unique(ids, (0, 1), 512, rng) <= 522
+
+
+def test_servers_are_as_many_as_keep_pace_with_the_workers_where_there_is_room() -> None:
+    model = ModelFacts(70_000, 2, fields(26, 1_000_000, slots=2))
+    counts, seconds = [], []
+    for room in (1, 2, 64):
+        plan = choose(model, dataclasses.replace(LARGE, servers=room), "hybrid", 16, 8192, None)
+        assert plan.servers <= room
+        counts.append(plan.servers)
+        seconds.append(plan.options[0].seconds)
+    assert counts[:2] == [1, 2]
+    assert 2 < counts[2] < 64
+    assert seconds == sorted(seconds, reverse=True)
+    asked = choose(model, dataclasses.replace(LARGE, servers=64), "hybrid", 16, 8192, 3)
+    assert asked.servers == 3
+
+
+def test_one_server_is_enough_for_few_rows() -> None:
+    roomy = dataclasses.replace(LARGE, servers=64)
+    assert choose(ModelFacts(70_000, 0, fields(3, 1_000_000)), roomy, "hybrid", 2, 64, None).servers == 1
+
+
+def test_servers_get_the_cores_that_workers_leave() -> None:
+    assert [most_servers(16, 4), most_servers(4, 4), most_servers(2, 8)] == [12, 1, 1]
