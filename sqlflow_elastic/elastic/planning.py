@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
@@ -14,7 +13,6 @@ from sqlflow_elastic import events
 from sqlflow_elastic.elastic import bandwidth
 from sqlflow_elastic.elastic.dataset import Array, ArrayDataset
 from sqlflow_elastic.elastic.folder import write_json
-from sqlflow_elastic.elastic.member import MOST_VARIABLE
 from sqlflow_elastic.elastic.optimizers import Optimizers
 from sqlflow_elastic.elastic.row_optimizers import row_optimizer
 from sqlflow_elastic.elastic.running import Run
@@ -78,7 +76,7 @@ class Planned:
         for _ in run.tasks("choosing", 1):
             if not run.folder.strategy.exists():
                 facts = model_facts(model, optimizers(model), dataset, settings)
-                workers = min(int(os.environ.get(MOST_VARIABLE, "1")), settings.batch_size)
+                workers = run.member.most
                 memory = worker_memory(settings.worker_memory, workers)
                 machine = MachineFacts(memory, bandwidth.measured(), run.member.most_servers)
                 plan = choose(facts, machine, settings.strategy, workers, settings.batch_size, settings.servers)
