@@ -108,8 +108,11 @@ def without_effect(attributes: Attributes) -> list[str]:
         given = [name for name in declared if name in attributes.values]
         if given:
             sentences.append(f"without effect {where}: {', '.join(given)}")
-    if "train.staleness" in attributes.values and _strategy(attributes) != "ps":
-        sentences.append("without effect where workers take each step together: train.staleness")
+    alone = _strategy(attributes) == "ps"
+    others = ("train.staleness",) if not alone else ("train.scaling", "train.wire_dtype", "train.log_every_n_iter")
+    if of_others := [name for name in others if name in attributes.values]:
+        where = "each worker takes steps of its own" if alone else "workers take each step together"
+        sentences.append(f"without effect where {where}: {', '.join(of_others)}")
     servers = [name for name in _OF_SERVERS if attributes.values.get(name)]
     if servers and attributes.values.get("train.strategy") == "allreduce":
         sentences.append(f"without effect without servers: {', '.join(servers)}")

@@ -147,6 +147,9 @@ def test_gradients_travel_as_they_are_unless_something_else_is_said(source: Data
         ("train.strategy = auto, train.sync = True", {"strategy": "auto"}),
         ("train.strategy = hybrid, train.num_ps = 2", {"strategy": "hybrid", "servers": 2}),
         ("train.strategy = ps, train.sync = True", {"strategy": "hybrid"}),
+        ("train.strategy = ps, train.num_ps = 2", {"strategy": "ps", "servers": 2}),
+        ("train.sync = False", {"strategy": "ps"}),
+        ("train.strategy = auto, train.sync = False", {"strategy": "ps"}),
         ("train.strategy = allreduce, train.sync = True", {"strategy": "allreduce"}),
         ("train.num_ps = 0", {"strategy": "allreduce"}),
         ("train.num_ps = 3, train.worker_memory = 512", {"servers": 3, "worker_memory": 512}),
@@ -164,6 +167,15 @@ def test_what_is_asked_of_servers_that_are_not_there_is_told(source: DataSource)
     given = "train.strategy = allreduce, train.num_ps = 2, train.ps_memory = 512"
     plan = train_plan(f"{IRIS} LinearClassifier WITH {given} LABEL class INTO m", source)
     assert plan.notes == ("without effect without servers: train.num_ps, train.ps_memory",)
+
+
+def test_what_has_no_effect_on_workers_that_take_their_own_steps_is_told(source: DataSource) -> None:
+    given = 'train.sync = False, train.num_workers = 100, train.batch_size = 10, train.scaling = "fastest"'
+    plan = train_plan(f"{IRIS} LinearClassifier WITH {given}, train.log_every_n_iter = 5 LABEL class INTO m", source)
+    assert plan.notes == (
+        "without effect where each worker takes steps of its own: train.scaling, train.log_every_n_iter",
+    )
+    assert (plan.settings["strategy"], plan.request.workers, plan.request.batch_size) == ("ps", 100, None)
 
 
 def test_a_request_travels_as_json(source: DataSource) -> None:

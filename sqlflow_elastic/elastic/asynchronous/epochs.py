@@ -36,6 +36,10 @@ class Epochs:
         write_json(self._position(position.epoch), dataclasses.asdict(position))
         shutil.rmtree(self._tasks(position.epoch - 1), ignore_errors=True)
 
+    def ended(self, epochs: int) -> bool:
+        """Whether it is written how training stands after so many epochs."""
+        return self._position(epochs).exists()
+
     def position(self, epochs: int) -> Position:
         """How training stood after so many epochs."""
         if not epochs:

@@ -117,8 +117,8 @@ class AsynchronousTrainer:
     @property
     def result_step(self) -> int:
         """Of the snapshot that the result is taken from: the last one, or the best one."""
-        position = self._position
-        return position.step if self._settings.patience is None else position.best_step or position.step
+        best = self._position.best_step
+        return self._position.step if best is None else best
 
     def train(self) -> TrainResult:
         """Do tasks until training is at its end. The model then has the result's weights, but for its tables.
@@ -269,8 +269,17 @@ class AsynchronousTrainer:
         )
 
     def _end_epoch(self, session: LoneSession, epoch: int) -> None:
-        """Save everything, and measure."""
+        """Save everything, measure, and tell; who did that before may have died before that was known."""
         session.exchange()  # to know how many steps there were
+        if not self._epochs.ended(epoch + 1):
+            self._measure(session, epoch)
+        position = self._epochs.position(epoch + 1)
+        self._report(epoch, position.loss)
+        self._run.emit(Metrics("train", position.step, position.epoch, {"loss": position.loss}))
+        if self._validation is not None:
+            self._run.emit(Metrics("validation", position.step, position.epoch, position.metrics))
+
+    def _measure(self, session: LoneSession, epoch: int) -> None:
         self._take(session)
         position = self._epochs.position(epoch)
         position.step, position.epoch, position.loss = session.step, epoch + 1, self._epochs.loss(epoch)
@@ -282,10 +291,6 @@ class AsynchronousTrainer:
                 self._compare(position)
         self._forget(position.step, position.best_step)
         self._epochs.end(position)
-        self._report(epoch, position.loss)
-        self._run.emit(Metrics("train", position.step, position.epoch, {"loss": position.loss}))
-        if self._validation is not None:
-            self._run.emit(Metrics("validation", position.step, position.epoch, position.metrics))
 
     def _forget(self, newest: int, best: int | None) -> None:
         """Remove snapshots that are older than these."""
@@ -325,7 +330,7 @@ class AsynchronousTrainer:
             seconds=seconds,
             samples_per_second=self._extent.samples(steps) / seconds,
             loss=position.loss,
-            metrics=position.metrics if self._settings.patience is None else position.best_metrics,
+            metrics=position.metrics if position.best_step is None else position.best_metrics,
             stopped_early=self._stopped_early,
             way="asynchronous",
         )

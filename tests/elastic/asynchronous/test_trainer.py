@@ -134,6 +134,25 @@ def test_a_server_that_is_lost_is_replaced_from_the_newest_snapshot(tmp_path: Pa
         assert last < 0.5
 
 
+def test_an_epochs_end_whose_worker_dies_when_it_is_written_is_told_by_another_one(tmp_path: Path) -> None:
+    with running(tmp_path / "tables", "ps-0") as servers:
+        crew = LoneCrew(2, servers, models.tabled, models.classifier_rows(400), settings(epochs=2))
+        told: list[Metrics] = []
+
+        def tell(event: Any) -> None:
+            if isinstance(event, Metrics):
+                told.append(event)
+                if len(told) == 1:
+                    raise DiedError
+
+        for worker in crew.workers:
+            worker.emit = tell
+        results = crew.train()
+        assert sorted(isinstance(each, DiedError) for each in results) == [False, True]
+        assert [event.epoch for event in told] == [1, 1, 2]
+        assert told[0] == told[1]
+
+
 def test_the_best_epoch_is_taken_back(tmp_path: Path) -> None:
     dataset, held_out = models.classifier_rows(40), models.classifier_rows(300, seed=1)
     with running(tmp_path / "tables", "ps-0") as servers:
