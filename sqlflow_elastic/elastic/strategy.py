@@ -55,9 +55,9 @@ class Costs:
     served_number: float
 
 
-#: Fitted to measured steps of 13 models as those of `python -m benchmarks.choice --constants`, of two workers and a server
-#: on two cores that also had other work at times: a first measurement, to within some 30 % of most steps. Eight tables of
-#: 64 MB made a worker's step twice as long as eight of 6 MB, which `local_miss` stands for.
+#: Fitted to measured steps of 13 models like those of `python -m benchmarks.choice --constants`: two workers and a
+#: server on two cores that at times had other work, too. A first measurement, to within some 30 % of most steps.
+#: Eight tables of 64 MB made a worker's step twice as long as eight of 6 MB, which `local_miss` stands for.
 COSTS = Costs(
     local_table=57e-6,
     local_place=47e-9,
