@@ -42,32 +42,35 @@ class Costs:
         local_table: a table that every worker holds: its operations in the graph, and its part of what is exchanged.
         local_place: an id of a batch, all workers' together, in such a table: its row found, its gradient added up …
         local_number: … and each number of that row: of its weights, or of a slot.
+        local_miss: a different row of a batch that is fetched from memory, as tables are larger than the cache.
         round: a step's messages to servers and back.
-        served_place: an id of a worker's part of a batch: found among the different ones, given its row.
-        served_row: at a server, a row of a worker's lookup …
-        served_number: … and each number of that row: of its weights, or of a slot.
+        served_row: a row of a worker's lookup at a server: found, read, its gradient added up …
+        served_number: … and each number of it: of its weights, or of a slot.
     """
 
     local_table: float
     local_place: float
     local_number: float
+    local_miss: float
     round: float
-    served_place: float
     served_row: float
     served_number: float
 
 
-#: Fitted by `python -m benchmarks.choice --constants` to the steps of ten models, half of them to within 10 %, all to
-#: within 26 %: by two workers and a server on the two cores that docs/benchmarks.md names.
+#: Fitted to measured steps of 13 models like those of `python -m benchmarks.choice --constants`: two workers and a
+#: server on two cores that at times had other work, too. A first measurement, to within some 30 % of most steps.
+#: Eight tables of 64 MB made a worker's step twice as long as eight of 6 MB, which `local_miss` stands for.
 COSTS = Costs(
-    local_table=73e-6,
-    local_place=42e-9,
-    local_number=3.0e-9,
-    round=0.93e-3,
-    served_place=16e-9,
-    served_row=52e-9,
-    served_number=1.6e-9,
+    local_table=57e-6,
+    local_place=47e-9,
+    local_number=2.4e-9,
+    local_miss=330e-9,
+    round=0.84e-3,
+    served_row=84e-9,
+    served_number=1.4e-9,
 )
+#: Bytes of tables and slots above which rows are fetched from memory; the fit is about as good for 32 and 128 MB.
+_CACHE_BYTES = 64e6
 
 
 @dataclass(frozen=True)
@@ -282,29 +285,32 @@ def _local(model: ModelFacts, machine: MachineFacts, workers: int, batch_size: i
     memory = WORKER_BYTES + _dense_bytes(model)
     for table in model.tables:
         memory += table.rows * table.row_bytes
-        table_bytes, table_seconds = _local_step(table, machine, workers, batch_size)
+        table_bytes, table_seconds = _local_step(model, table, machine, workers, batch_size)
         size, seconds = size + table_bytes, seconds + table_seconds
     return Option("allreduce", (), size, seconds, memory, why_not=_too_much(memory, machine))
 
 
-def _local_step(table: TableFacts, machine: MachineFacts, workers: int, batch_size: int) -> tuple[float, float]:
+def _local_step(
+    model: ModelFacts, table: TableFacts, machine: MachineFacts, workers: int, batch_size: int
+) -> tuple[float, float]:
     """Bytes of a worker and seconds of a step for a table that every worker holds.
 
     All get all rows of the batch, or sums of the whole table where that is less.
     """
     costs, places = machine.costs, batch_size * table.places
+    missing = max(0.0, 1 - _CACHE_BYTES / sum(each.rows * each.row_bytes for each in model.tables))
     size = (workers - 1) / workers * min(places * (8 + 4 * table.width), 2 * table.rows * 4 * (table.width + 1))
     row = costs.local_place + table.width * (1 + table.slots) * costs.local_number
-    return 2 * size, size / machine.bandwidth + costs.local_table + places * row
+    misses = table.unique_in(batch_size) * missing * costs.local_miss
+    return 2 * size, size / machine.bandwidth + costs.local_table + places * row + misses
 
 
-def _served_step(table: TableFacts, machine: MachineFacts, workers: int, batch_size: int) -> tuple[float, float, float]:
-    """Bytes of a worker, its seconds of a step, and one server's, for a table that is there."""
+def _served_step(table: TableFacts, machine: MachineFacts, workers: int, batch_size: int) -> tuple[float, float]:
+    """Bytes of a worker, and seconds of a step at one server, for a table that is there."""
     costs, unique = machine.costs, table.unique_in(batch_size / workers)
     size = unique * (4 + 2 * 4 * table.width)
     row = costs.served_row + table.width * (1 + table.slots) * costs.served_number
-    own = batch_size / workers * table.places * costs.served_place
-    return size, own, workers * (size / machine.bandwidth + unique * row)
+    return size, workers * (size / machine.bandwidth + unique * row)
 
 
 def _hybrid(
@@ -316,8 +322,8 @@ def _hybrid(
         return None
 
     def gain(table: TableFacts) -> float:
-        served = sum(_served_step(table, machine, workers, batch_size)[1:])
-        return _local_step(table, machine, workers, batch_size)[1] - served
+        served = _served_step(table, machine, workers, batch_size)[1]
+        return _local_step(model, table, machine, workers, batch_size)[1] - served
 
     chosen = {table.name for table in servable if gain(table) > 0}
     room = machine.worker_memory - WORKER_BYTES - _dense_bytes(model)
@@ -334,12 +340,13 @@ def _hybrid(
     seconds, at_server = seconds + machine.costs.round, 0.0
     for table in model.tables:
         if table.name in chosen:
-            table_bytes, table_seconds, table_at_server = _served_step(table, machine, workers, batch_size)
-            at_server += table_at_server
+            table_bytes, table_seconds = _served_step(table, machine, workers, batch_size)
+            at_server += table_seconds
         else:
-            table_bytes, table_seconds = _local_step(table, machine, workers, batch_size)
+            table_bytes, table_seconds = _local_step(model, table, machine, workers, batch_size)
+            seconds += table_seconds
             memory += table.rows * table.row_bytes
-        size, seconds = size + table_bytes, seconds + table_seconds
+        size += table_bytes
     # A server is not to take longer than the workers, if there is room for more of them.
     count = servers or max(1, min(machine.servers, math.ceil(at_server / seconds)))
     served_names = tuple(table.name for table in model.tables if table.name in chosen)
@@ -354,14 +361,14 @@ def _asynchronous(
     costs, served = machine.costs, [table for table in model.tables if table.servable]
     # A table whose rows are not drawn one by one is dense there: all of it travels.
     dense = model.dense + sum(table.rows * table.width for table in model.tables if not table.servable)
-    size, seconds = 2 * 4.0 * dense, costs.round
+    size = 2 * 4.0 * dense
     at_server = workers * dense * ((1 + model.slots) * costs.served_number + 8 / machine.bandwidth)
     for table in served:
-        table_bytes, table_seconds, table_at_server = _served_step(table, machine, workers, workers * batch_size)
-        size, seconds, at_server = size + table_bytes, seconds + table_seconds, at_server + table_at_server
+        table_bytes, table_seconds = _served_step(table, machine, workers, workers * batch_size)
+        size, at_server = size + table_bytes, at_server + table_seconds
     memory = WORKER_BYTES + 4 * dense * _DENSE_COPIES
     count, names = servers or 1, tuple(table.name for table in served)
-    return Option("ps", names, size, seconds + at_server / count, memory, count, _too_much(memory, machine))
+    return Option("ps", names, size, costs.round + at_server / count, memory, count, _too_much(memory, machine))
 
 
 def _server_memory(model: ModelFacts, option: Option) -> int:
