@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,13 @@ import pytest
 
 from sqlflow_elastic.elastic.comm import WorldBroken
 from sqlflow_elastic.elastic.settings import TrainSettings
+from sqlflow_elastic.elastic.tables.manifests import complete_steps
 from sqlflow_elastic.models.features.embedding import EmbeddingBag
 from tests.elastic import models
 from tests.elastic.crews import Crew
-from tests.elastic.tables.servers import Servers, running
+from tests.elastic.tables.servers import SECONDS, Servers, running
 from tests.elastic.worlds import Break, World
+from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 ROWS = 63
@@ -56,8 +58,14 @@ class Training:
             tables=servers.folder,
         )
 
-    def run(self, members: Sequence[int], broken: Break | None = None, root: int = 0) -> list[bool | WorldBroken]:
-        """One world of these members, which all stand at the root's step."""
+    def run(
+        self,
+        members: Sequence[int],
+        broken: Break | None = None,
+        root: int = 0,
+        stop: Callable[[], bool] = lambda: False,
+    ) -> list[bool | WorldBroken]:
+        """One world of these members, which all stand at the root's step. They ask before each step whether to stop."""
         self.version += 1
         self.crew.world = World(len(members), broken)
         trainers = [self.crew.trainers[member] for member in members]
@@ -74,7 +82,7 @@ class Training:
                     root=rank == root,
                 )
                 with session:
-                    return trainers[rank].run(world, (), lambda: False, session)
+                    return trainers[rank].run(world, (), stop, session)
 
             return run
 
@@ -151,13 +159,22 @@ def test_in_wide_floats_all_worlds_agree_to_the_ninth_digit() -> None:
 def test_a_lost_server_leads_back_to_the_last_checkpoint(tmp_path: Path) -> None:
     with running(tmp_path, "ps-0", "ps-1") as servers:
         training = Training(servers, 2, "ftrl", checkpoint_steps=5)
-        ended = training.run(range(2), Break(0, 14, False))
+        root, other = training.crew.trainers
+
+        def stop() -> bool:
+            """Some steps later the servers have saved, so that the step after those is followed by a checkpoint."""
+            if root.step >= 8:
+                wait_until(lambda: 5 in complete_steps(tmp_path), SECONDS)
+            return False
+
+        ended = training.run(range(2), Break(0, 14, False), stop=stop)
         assert all(isinstance(each, WorldBroken) for each in ended)
+        wait_until(lambda: (tmp_path / "checkpoints" / "step-000000000005.npz").exists(), SECONDS)
         servers.stop("ps-1")
         servers.start("ps-2")
-        for trainer in training.crew.trainers:
-            trainer.begin()
-            assert 0 < trainer.step < 13
+        root.begin()
+        assert 0 < root.step < 13
+        other.take_state(root.state())
         assert training.run(range(2)) == [True, True]
         assert_same(training.weights(), local("ftrl"))
 
