@@ -318,7 +318,7 @@ class Member:
                 place,
                 replica.step,
                 root=root,
-                new=replica.step == 0,
+                new=replica.tables_are_new,
                 seconds=_ENTER_SECONDS,
                 opened=self._linked,
             )

@@ -29,6 +29,7 @@ from sqlflow_elastic.elastic.strategy import (
 from sqlflow_elastic.models.features.embedding import EmbeddingBag
 from sqlflow_elastic.models.features.encoder import Encoder
 from sqlflow_elastic.models.features.inputs import FeatureInputs
+from sqlflow_elastic.models.trained_tables import TrainedTables
 
 #: ``(name, rows, size) -> whether that layer's table is on servers``.
 Served: TypeAlias = Callable[[str, int, int], bool]
@@ -55,16 +56,26 @@ class Planned:
         settings: TrainSettings,
         build_model: Callable[[FeatureInputs], keras.Model],
         optimizers: Callable[[keras.Model], Optimizers],
+        trained: TrainedTables | None = None,
     ) -> None:
         """Build, choose, and build again if tables are elsewhere than was thought.
+
+        Args:
+            run: of this process.
+            encoder, dataset: the rows.
+            settings: how the model is trained.
+            build_model, optimizers: the program's.
+            trained: the tables that training goes on from, if it does: untrained rows are drawn as theirs were.
 
         Raises:
             JobError: there is no room for the model.
         """
 
+        seed = settings.seed if trained is None or trained.seed is None else trained.seed
+
         def build(served: Served) -> keras.Model:
             keras.utils.set_random_seed(settings.seed)
-            return build_model(FeatureInputs(encoder, settings.seed, served))
+            return build_model(FeatureInputs(encoder, seed, served))
 
         self._build = build
         self.plan: Plan | None = None
@@ -75,7 +86,7 @@ class Planned:
         model = build(_is_large)
         for _ in run.tasks("choosing", 1):
             if not run.folder.strategy.exists():
-                facts = model_facts(model, optimizers(model), dataset, settings)
+                facts = model_facts(model, optimizers(model), dataset, settings, trained)
                 workers = run.member.most
                 memory = worker_memory(settings.worker_memory, workers)
                 machine = MachineFacts(memory, bandwidth.measured(), run.member.most_servers)
@@ -115,7 +126,11 @@ def _bags(model: keras.Model) -> list[EmbeddingBag]:
 
 
 def model_facts(
-    model: keras.Model, optimizers: Optimizers, dataset: ArrayDataset, settings: TrainSettings
+    model: keras.Model,
+    optimizers: Optimizers,
+    dataset: ArrayDataset,
+    settings: TrainSettings,
+    trained: TrainedTables | None = None,
 ) -> ModelFacts:
     """What is known of a model whose large tables are not there."""
     owners = {id(variable): optimizer for optimizer, variables in optimizers for variable in variables}
@@ -124,13 +139,18 @@ def model_facts(
     dense = numbers - sum(int(np.prod(layer.table.shape)) for layer in bags)
     slots = [_slots(optimizer) for optimizer, _ in optimizers]
     rng = np.random.default_rng(settings.seed)
-    tables = [_table_facts(layer, owners.get(id(layer.table)), dataset, settings, rng) for layer in bags]
+    tables = [_table_facts(layer, owners.get(id(layer.table)), dataset, settings, rng, trained) for layer in bags]
     wire = 2 if settings.wire_dtype in ("bfloat16", "float16") else 4
     return ModelFacts(dense, sum(slots) / max(1, len(slots)), tables, wire)
 
 
 def _table_facts(
-    layer: EmbeddingBag, optimizer: Any, dataset: ArrayDataset, settings: TrainSettings, rng: np.random.Generator
+    layer: EmbeddingBag,
+    optimizer: Any,
+    dataset: ArrayDataset,
+    settings: TrainSettings,
+    rng: np.random.Generator,
+    trained: TrainedTables | None,
 ) -> TableFacts:
     rule = None if optimizer is None else row_optimizer(optimizer)
     ids = dataset.features[IDS]
@@ -146,7 +166,7 @@ def _table_facts(
         slots=_slots(optimizer) if rule is None else len(rule.initial_slots),
         places=len(layer.columns),
         unique=unique,
-        touched=_touched(ids, layer, rng),
+        touched=max(_touched(ids, layer, rng), 0 if trained is None else trained.count(layer.stream, layer.rows)),
         servable=rule is not None and layer.part is not None and bool(layer.columns),
     )
 

@@ -87,6 +87,11 @@ class Replica(Protocol):
         ...
 
     @property
+    def tables_are_new(self) -> bool:
+        """Whether no row of these tables was ever trained; else servers have a snapshot of `step` to begin from."""
+        ...
+
+    @property
     def step(self) -> int:
         """Steps applied to the state; `membership.messages.NO_STATE` before `begin` or `take_state`."""
         ...

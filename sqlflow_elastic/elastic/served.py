@@ -104,13 +104,12 @@ class ServedTables:
         )
 
     @classmethod
-    def of(cls, model: keras.Model, optimizers: Optimizers, seed: int) -> Self | None:
+    def of(cls, model: keras.Model, optimizers: Optimizers) -> Self | None:
         """Those of a model; None if it has none.
 
         Args:
             model: built.
             optimizers: who updates which variables.
-            seed: of the training.
 
         Raises:
             JobError: a table has an optimizer that servers cannot run.
@@ -126,7 +125,8 @@ class ServedTables:
             categories[layer.columns, owner] = Category([*layers, layer], optimizers[owner][0])
         alike: dict[tuple[Any, ...], list[Category]] = {}
         for (_, owner), category in categories.items():
-            alike.setdefault((owner, *(layer.size for layer in category.layers)), []).append(category)
+            seed = category.layers[0].seed
+            alike.setdefault((owner, seed, *(layer.size for layer in category.layers)), []).append(category)
         tables = []
         for group in alike.values():
             rule = row_optimizer(group[0].optimizer)
@@ -134,7 +134,7 @@ class ServedTables:
                 raise JobError(f"{type(group[0].optimizer).__name__} as it is set cannot update rows on servers")
             first = group[0].layers[0]
             ranges = tuple(category.range for category in group)
-            tables.append((TableSpec(first.name, ranges, rule, str(first.table.dtype), seed), group))
+            tables.append((TableSpec(first.name, ranges, rule, str(first.table.dtype), first.seed), group))
         return cls(tables) if tables else None
 
     @classmethod

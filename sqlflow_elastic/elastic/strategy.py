@@ -84,7 +84,7 @@ class TableFacts:
         slots: that its optimizer keeps for each.
         places: ids that a sample names.
         unique: of batches of some sizes, how many different ids they name.
-        touched: rows that the data names.
+        touched: rows that the data names, or that were trained before.
         servable: whether it can be on servers: its rows are drawn one by one, and its optimizer updates single rows.
     """
 

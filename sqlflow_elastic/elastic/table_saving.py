@@ -10,8 +10,8 @@ import numpy as np
 
 from sqlflow_elastic.elastic.served import served_layers
 from sqlflow_elastic.elastic.tables.merging import merged
-from sqlflow_elastic.models.features.embedding import EmbeddingBag
 from sqlflow_elastic.models.large_tables import write_tables
+from sqlflow_elastic.models.local_tables import bags_of, fill
 from sqlflow_elastic.models.tables.spec import TableSpec
 
 #: Tables of so many bytes in all go into the network: the model is one file, and wholly in the database.
@@ -36,25 +36,13 @@ def whole_model(
     """
     whole = build()
     served = {layer.stream for layer in served_layers(model)}
-    bags = {layer.stream: layer for layer in whole._flatten_layers() if isinstance(layer, EmbeddingBag)}
-    tables = {id(bags[stream].table) for stream in served}
+    bags = {stream: bag for stream, bag in bags_of(whole).items() if stream in served}
+    tables = {id(bag.table) for bag in bags.values()}
     for variable, trained in zip(whole.variables, model.variables, strict=True):
         if id(variable) not in tables:
             variable.assign(trained.value)
     for index, spec in enumerate(specs):
-        values = [[bags[part.stream].table.numpy() for part in each.parts] for each in spec.ranges]
-        bases = np.array(spec.bases)
-        for ids, rows in merged(snapshots, step, index, spec):
-            of = np.searchsorted(bases, ids, "right") - 1
-            for place, parts in enumerate(values):
-                chosen = np.flatnonzero(of == place)
-                at = 0
-                for part in parts:
-                    part[ids[chosen] - bases[place]] = rows[chosen, at : at + part.shape[1]]
-                    at += part.shape[1]
-        for each, parts in zip(spec.ranges, values, strict=True):
-            for part, value in zip(each.parts, parts, strict=True):
-                bags[part.stream].table.assign(value)
+        fill(bags, spec, merged(snapshots, step, index, spec))
     return whole
 
 

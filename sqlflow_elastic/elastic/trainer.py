@@ -87,6 +87,7 @@ class Trainer:
         validation: rows to measure after each epoch.
         checkpoints: folder of the checkpoints, from whose newest one `begin` goes on; None for no checkpoints.
         tables: where servers write snapshots of the model's tables, if it has served ones.
+        goes_on: whether a snapshot after no step is there, which these tables begin with.
         emit: takes events, in the thread of `run`; of a world's members, rank 0 alone emits.
         task: what the model's outputs are, for the metrics; None to see it from labels and outputs.
 
@@ -108,6 +109,7 @@ class Trainer:
         validation: ArrayDataset | None = None,
         checkpoints: Path | None = None,
         tables: Path | None = None,
+        goes_on: bool = False,
         emit: Callable[[Event], None],
         task: Task | None = None,
     ) -> None:
@@ -120,7 +122,8 @@ class Trainer:
         self._voice = Voice(emit)
         self._extent = Extent.of(settings, len(dataset))
         self._updates = Updates(model, optimizers, self._voice.say)
-        self._served = ServedTables.of(model, optimizers, settings.seed)
+        self._goes_on = goes_on
+        self._served = ServedTables.of(model, optimizers)
         self._validation = None
         if validation is not None and (sample_losses is not None or metrics):
             steps = settings.validation_steps
@@ -152,6 +155,11 @@ class Trainer:
     def table_specs(self) -> Sequence[TableSpec]:
         """The tables that are on servers."""
         return [] if self._served is None else self._served.specs
+
+    @property
+    def tables_are_new(self) -> bool:
+        """Whether servers begin without rows."""
+        return self.step == 0 and not self._goes_on
 
     @property
     def result_step(self) -> int:

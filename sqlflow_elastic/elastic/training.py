@@ -19,6 +19,7 @@ from sqlflow_elastic.elastic.asynchronous.trainer import AsynchronousTrainer
 from sqlflow_elastic.elastic.batch import Batch
 from sqlflow_elastic.elastic.dataset import ArrayDataset
 from sqlflow_elastic.elastic.encoded import encode_snapshot
+from sqlflow_elastic.elastic.first_tables import write_first_tables
 from sqlflow_elastic.elastic.folder import write_json
 from sqlflow_elastic.elastic.optimizers import Optimizers
 from sqlflow_elastic.elastic.planning import Planned
@@ -34,6 +35,8 @@ from sqlflow_elastic.models.features.columns import ClassLabel, Column, Field, L
 from sqlflow_elastic.models.features.encoder import Encoder
 from sqlflow_elastic.models.features.inputs import FeatureInputs
 from sqlflow_elastic.models.features.statistics import Statistics, learn
+from sqlflow_elastic.models.local_tables import take_weights
+from sqlflow_elastic.models.trained_tables import TrainedTables
 
 ClassWeight = str | Mapping[Any, float] | None
 
@@ -69,11 +72,12 @@ def train(
         metrics: names of what to measure on validation rows.
         settings: epochs, batch size, seed and the like.
         class_weight: "balanced", or the weight of each class by its label; None: all weigh 1.
-        using: go on from the trained model in the job's folder: its features, statistics and weights.
+        using: go on from the trained model in the job's folder: its features, statistics, weights and tables.
     """
     with running(name) as run:
         begun = time.monotonic()
-        continued = run.trained_model() if using else None
+        continued = run.trained_model(build_model) if using else None
+        trained = None if continued is None else TrainedTables(continued)
 
         def prepare() -> _Prepared:
             snapshot = run.rows(rows, run.folder.snapshot)
@@ -90,11 +94,11 @@ def train(
             prepared = prepare()
         # What another worker has prepared is only opened.
         prepared = prepared or prepare()
-        planned = Planned(run, prepared.encoder, prepared.dataset, settings, build_model, optimizers)
+        planned = Planned(run, prepared.encoder, prepared.dataset, settings, build_model, optimizers, trained)
         model = planned.model
         _check_outputs(model, label, prepared.statistics)
         if continued:
-            continued.load_weights_into(model)
+            take_weights(model, continued)
         weighted = _weighted(prepared.dataset, prepared.statistics, class_weight)
         trainer: Trainer | AsynchronousTrainer
         if planned.asynchronous:
@@ -109,7 +113,6 @@ def train(
                 metrics=metrics,
                 validation=prepared.held_out,
             )
-            result = trainer.train()
         else:
             trainer = Trainer(
                 model,
@@ -122,9 +125,13 @@ def train(
                 validation=prepared.held_out,
                 checkpoints=run.folder.checkpoints,
                 tables=run.folder.tables,
+                goes_on=using,
                 emit=run.emit,
             )
-            result = run.train(trainer)
+        if trained is not None and trainer.table_specs:
+            for _ in run.tasks("loading", 1):
+                write_first_tables(run.folder.tables, trainer.table_specs, trained)
+        result = run.train(trainer) if isinstance(trainer, Trainer) else trainer.train()
         for _ in run.tasks("saving", 1):
             run.emit(events.Progress("saving", 0))
             summary = _summary(result, model, len(prepared.dataset), time.monotonic() - begun)

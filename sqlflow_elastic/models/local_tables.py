@@ -38,14 +38,34 @@ def network_with_tables(artifact: Artifact) -> keras.Model:
             "are there; predict with TO PREDICT, which reads the rows that it needs, or train with fewer rows "
             "(CATEGORY_HASH)"
         )
-    for file in tables.files:
-        file.check()
     whole = _rebuilt(artifact, tables.specs[0].seed)
-    take_dense(whole, artifact.model)
-    for file in tables.files:
-        rows = max(1, _CHUNK_BYTES // (file.spec.width * np.dtype(file.spec.dtype).itemsize))
-        fill(bags_of(whole), file.spec, file.chunks(rows))
+    take_weights(whole, artifact)
     return whole
+
+
+def take_weights(model: keras.Model, artifact: Artifact) -> None:
+    """Give a network that the same program built the weights of a trained one, and the tables that it holds.
+
+    Raises: ModelStoreError: it is another network, or a table is missing or damaged.
+    """
+    bags = bags_of(model)
+    files = [] if artifact.tables is None else artifact.tables.files
+    in_files = {stream for file in files for stream in file.spec.streams}
+    if {stream for stream, bag in bags.items() if bag.served} == in_files:
+        artifact.load_weights_into(model)
+        return
+    trained = artifact.model
+    take_dense(model, trained)
+    held = {stream: bag for stream, bag in bags.items() if not bag.served}
+    for stream, bag in bags_of(trained).items():
+        if stream in held and not bag.served:
+            held[stream].table.assign(bag.table.value)
+    for file in files:
+        if held.keys().isdisjoint(file.spec.streams):
+            continue
+        file.check()
+        rows = max(1, _CHUNK_BYTES // (file.spec.width * np.dtype(file.spec.dtype).itemsize))
+        fill(held, file.spec, file.chunks(rows))
 
 
 def bags_of(model: keras.Model) -> dict[int, EmbeddingBag]:
@@ -59,7 +79,10 @@ def take_dense(model: keras.Model, trained: keras.Model) -> None:
     Raises: ModelStoreError: it is another network.
     """
     to, of = (_dense(each) for each in (model, trained))
-    if [tuple(variable.shape) for variable in to] != [tuple(variable.shape) for variable in of]:
+    tables, other = (
+        {stream: (bag.rows, bag.size) for stream, bag in bags_of(each).items()} for each in (model, trained)
+    )
+    if tables != other or [tuple(variable.shape) for variable in to] != [tuple(variable.shape) for variable in of]:
         raise ModelStoreError("the stored weights do not fit this network (their shapes differ)")
     for variable, value in zip(to, of, strict=True):
         variable.assign(value.value)

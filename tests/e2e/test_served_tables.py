@@ -12,15 +12,15 @@ import pytest
 
 from sqlflow_elastic.cluster import LocalCluster
 from sqlflow_elastic.datasource import Mark, open_source
-from sqlflow_elastic.errors import ModelStoreError
+from sqlflow_elastic.errors import ModelStoreError, SQLFlowError
 from sqlflow_elastic.events import Event, Message
 from sqlflow_elastic.models import large_tables
 from sqlflow_elastic.session import Session
 
 WITH = """train.epoch = 20, train.batch_size = 64, train.num_workers = 2, train.scaling = "all",
 model.hidden_units = [16], model.optimizer = Adagrad, optimizer.learning_rate = 0.1"""
-#: A table of 16 numbers a row that is too large for a network, and one that is not.
-LARGE, SMALL = 5_000_000, 20_000
+#: A table of 16 numbers a row that is too large for any network, one for a stored one, and one that is not.
+HUGE, LARGE, SMALL = 40_000_000, 5_000_000, 20_000
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +57,25 @@ def train(session: Session, rows: int, into: str, extra: str = "") -> list[Event
     columns = f"COLUMN hour, EMBEDDING(CATEGORY_ID(person, {rows}), 16)"
     statement = f"SELECT * FROM seen TO TRAIN DNNClassifier WITH {WITH}{extra} {columns} LABEL clicked INTO {into}"
     return list(session.execute(statement))
+
+
+def go_on(session: Session, model: str, into: str, strategy: str) -> None:
+    """Train further by steps that change nothing, in a training of another seed."""
+    changes = f'train.strategy = "{strategy}", train.seed = 5, train.epoch = 1, train.num_workers = 2'
+    still = "model.optimizer = SGD, optimizer.learning_rate = 0.000000001"
+    list(
+        session.execute(
+            f"SELECT * FROM seen TO TRAIN DNNClassifier WITH {changes}, {still} LABEL clicked USING {model} INTO {into}"
+        )
+    )
+
+
+def guesses(session: Session, model: str) -> list[Any]:
+    """For persons who were trained, and for others."""
+    select = "SELECT person + shift AS person, hour FROM unseen, (VALUES (0), (1)) AS shifts(shift)"
+    session.sql(f"{select} TO PREDICT guesses.clicked USING {model}")
+    guessed: list[Any] = session.sql("SELECT clicked FROM guesses ORDER BY person, hour")["clicked"].to_pylist()
+    return guessed
 
 
 def auc(session: Session, model: str) -> float:
@@ -100,7 +119,7 @@ def test_what_was_trained_of_a_large_table_ends_in_the_model_if_it_is_little(ses
 @pytest.mark.usefixtures("all_large")
 def test_a_large_table_ends_in_the_storage_and_goes_with_its_model(session: Session, storage: Path) -> None:
     # A worker of 1,100 MiB has no room for it: nobody has to ask for servers.
-    told = train(session, LARGE, "big", ", train.worker_memory = 1200")
+    told = train(session, HUGE, "big", ", train.worker_memory = 1200")
     assert any(isinstance(event, Message) and "tables are on 1 server" in event.text for event in told)
     said = properties(session, "big")
     (folder,) = storage.iterdir()
@@ -110,7 +129,9 @@ def test_a_large_table_ends_in_the_storage_and_goes_with_its_model(session: Sess
     assert auc(session, "big") > 0.8
     session.sql("SELECT person + 1 AS person, hour FROM unseen LIMIT 20 TO PREDICT guesses.clicked USING big")
     assert session.sql("SELECT count(*) AS n FROM guesses WHERE clicked IN (0, 1)")["n"].to_pylist() == [20]
-    train(session, LARGE, "big", ", train.worker_memory = 1200")
+    with pytest.raises(SQLFlowError, match="too large"):
+        session.export("big", storage.parent / "exported")
+    train(session, HUGE, "big", ", train.worker_memory = 1200")
     (after,) = storage.iterdir()
     assert after != folder
     session.sql("DROP MODEL big")
@@ -126,3 +147,25 @@ def test_missing_tables_are_told(session: Session, storage: Path) -> None:
         auc(session, "lost")
     told = list(session.execute("DROP MODEL lost"))
     assert [event.level for event in told if isinstance(event, Message) and "are left" in event.text] == ["warning"]
+
+
+@pytest.mark.usefixtures("all_large")
+@pytest.mark.parametrize(
+    ("rows", "first", "then"),
+    [
+        (LARGE, "hybrid", "hybrid"),
+        (LARGE, "hybrid", "ps"),
+        (LARGE, "hybrid", "allreduce"),
+        (SMALL, "allreduce", "hybrid"),
+    ],
+    ids=["files to servers", "files to asynchronous steps", "files to workers", "network to servers"],
+)
+def test_training_goes_on_from_tables_wherever_they_were(session: Session, rows: int, first: str, then: str) -> None:
+    train(session, rows, "begun", f', train.strategy = "{first}"')
+    before = guesses(session, "begun")
+    assert 0.1 < np.mean(before) < 0.9
+    go_on(session, "begun", "more", then)
+    assert properties(session, "more")["strategy"].startswith(then)
+    assert np.mean(np.equal(guesses(session, "more"), before)) > 0.999
+    for model in ("begun", "more"):
+        session.sql(f"DROP MODEL {model}")

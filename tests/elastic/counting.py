@@ -94,6 +94,10 @@ class Counting:
     def table_specs(self) -> list[TableSpec]:
         return []
 
+    @property
+    def tables_are_new(self) -> bool:
+        return True
+
     def run(
         self,
         world: Exchange | None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,9 @@ import pyarrow as pa
 from sqlflow_elastic.elastic.served import ServedTables
 from sqlflow_elastic.models.artifact import save_artifact
 from sqlflow_elastic.models.features import CategoryId, ClassLabel, Column, Dense, Embedding, Encoder, FeatureInputs
-from sqlflow_elastic.models.features.embedding import EmbeddingBag
 from sqlflow_elastic.models.features.statistics import learn
 from sqlflow_elastic.models.large_tables import write_tables
+from sqlflow_elastic.models.local_tables import bags_of
 from sqlflow_elastic.models.tables.initial import first_rows
 from tests.models.features.rows import fields_of
 
@@ -36,6 +37,7 @@ BATCH = pa.record_batch(
 LABEL = ClassLabel("y", [0, 1])
 SEED = 5
 INPUT = "feature_columns"
+LAYERS = ("embedding_person", "embedding_item", "embedding_site")
 
 
 def encoder() -> Encoder:
@@ -48,18 +50,18 @@ def network(inputs: FeatureInputs) -> keras.Model:
     return inputs.model(keras.layers.Dense(1)(keras.layers.Dense(8, "relu")(inputs.dense())))
 
 
-def build(served: bool, seed: int = SEED) -> keras.Model:
-    return network(FeatureInputs(encoder(), seed, lambda name, rows, size: served))
+def build(served: Collection[str], seed: int = SEED) -> keras.Model:
+    """The network with the tables of all but some layers in it."""
+    return network(FeatureInputs(encoder(), seed, lambda name, rows, size: name in served))
 
 
 def trained_tables(model: keras.Model) -> list[tuple[Any, list[tuple[Any, Any]]]]:
     """Of each table: what it is, and the rows of every third id, as if they had been trained."""
     optimizer = keras.optimizers.Adagrad()
     optimizer.build(model.trainable_variables)
-    served = ServedTables.of(model, [(optimizer, model.trainable_variables)], SEED)
-    assert served is not None
-    tables = []
-    for spec in served.specs:
+    served = ServedTables.of(model, [(optimizer, model.trainable_variables)])
+    tables: list[tuple[Any, list[tuple[Any, Any]]]] = []
+    for spec in [] if served is None else served.specs:
         ids = np.arange(0, spec.rows, 3)
         tables.append((spec, [(ids, first_rows(spec, ids) + 0.5)]))
     return tables
@@ -67,9 +69,9 @@ def trained_tables(model: keras.Model) -> list[tuple[Any, list[tuple[Any, Any]]]
 
 def with_local_tables(model: keras.Model) -> keras.Model:
     """The same network with the same tables in it."""
-    whole = build(served=False)
-    bags = {layer.stream: layer for layer in whole.layers if isinstance(layer, EmbeddingBag)}
-    tables = {id(bag.table) for bag in bags.values()}
+    whole = build(served=())
+    bags = bags_of(whole)
+    tables = {id(bags[stream].table) for stream, bag in bags_of(model).items() if bag.served}
     for variable, trained in zip(whole.variables, model.variables, strict=True):
         if id(variable) not in tables:
             variable.assign(trained)
@@ -83,9 +85,11 @@ def with_local_tables(model: keras.Model) -> keras.Model:
     return whole
 
 
-def save(path: Path) -> keras.Model:
-    """Leave an artifact and its tables as a job does; returns the network, which has no tables."""
-    model = build(served=True)
+def save(path: Path, served: Collection[str] = LAYERS) -> keras.Model:
+    """Leave an artifact and its tables as a job does; returns the network, which has no tables but those not served."""
+    model = build(served)
+    for bag in bags_of(model).values():
+        bag.table.assign(bag.table + 0.25)
     write_tables(path, trained_tables(model))
     its = encoder()
     save_artifact(
@@ -96,6 +100,6 @@ def save(path: Path) -> keras.Model:
         statistics=its.statistics,
         model=model,
         extra={"name": "tabled"},
-        served=[layer.name for layer in model.layers if isinstance(layer, EmbeddingBag)],
+        served=list(served),
     )
     return model

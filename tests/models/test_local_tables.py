@@ -12,9 +12,12 @@ from sqlflow_elastic.errors import ModelStoreError
 from sqlflow_elastic.models import local_tables
 from sqlflow_elastic.models.artifact import load_artifact
 from sqlflow_elastic.models.export import export
+from sqlflow_elastic.models.features import Encoder, FeatureInputs
 from sqlflow_elastic.models.large_tables import folder_of
-from sqlflow_elastic.models.local_tables import bags_of, fill, network_with_tables
+from sqlflow_elastic.models.local_tables import bags_of, fill, network_with_tables, take_weights
 from tests.models import tabled
+
+PLACEMENTS = [(), tabled.LAYERS[1:], tabled.LAYERS]
 
 
 @pytest.fixture
@@ -23,13 +26,39 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "model.artifact"
 
 
-def test_it_is_the_network_that_held_its_tables(path: Path) -> None:
-    artifact = load_artifact(path)
+@pytest.mark.parametrize("served", PLACEMENTS, ids=len)
+def test_it_is_the_network_that_held_its_tables(tmp_path: Path, served: tuple[str, ...]) -> None:
+    tabled.save(tmp_path / "model.artifact", served)
+    artifact = load_artifact(tmp_path / "model.artifact")
     expected = tabled.with_local_tables(artifact.model)
     whole = network_with_tables(artifact)
     assert not any(bag.served for bag in bags_of(whole).values())
     for value, right in zip(whole.get_weights(), expected.get_weights(), strict=True):
         np.testing.assert_array_equal(value, right)
+
+
+@pytest.mark.parametrize("trained", PLACEMENTS, ids=len)
+@pytest.mark.parametrize("served", PLACEMENTS, ids=len)
+def test_a_network_takes_what_it_holds_wherever_the_trained_one_has_it(
+    tmp_path: Path, trained: tuple[str, ...], served: tuple[str, ...]
+) -> None:
+    tabled.save(tmp_path / "model.artifact", trained)
+    artifact = load_artifact(tmp_path / "model.artifact")
+    model = tabled.build(served, seed=tabled.SEED + 1)
+    take_weights(model, artifact)
+    expected = tabled.with_local_tables(artifact.model)
+    tables = {id(bag.table) for bag in bags_of(model).values() if bag.served}
+    for variable, right in zip(model.variables, expected.variables, strict=True):
+        if id(variable) not in tables:
+            np.testing.assert_array_equal(variable.numpy(), right.numpy())
+
+
+def test_a_network_of_other_tables_takes_nothing(path: Path) -> None:
+    artifact = load_artifact(path)
+    columns = {tabled.INPUT: tabled.COLUMNS[:-1]}
+    encoder = Encoder(columns, artifact.fields, artifact.statistics, artifact.label)
+    with pytest.raises(ModelStoreError, match="do not fit"):
+        take_weights(tabled.network(FeatureInputs(encoder)), artifact)
 
 
 def test_a_network_that_its_program_builds_gets_them_too(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,7 +75,7 @@ def test_a_network_that_its_program_builds_gets_them_too(path: Path, monkeypatch
 
 def test_rows_that_were_never_trained_are_those_of_the_training_that_it_was(path: Path) -> None:
     artifact = load_artifact(path)
-    other = tabled.build(served=False, seed=tabled.SEED + 1)
+    other = tabled.build(served=(), seed=tabled.SEED + 1)
     for file in artifact.tables.files:  # type: ignore[union-attr]
         fill(bags_of(other), file.spec, file.chunks(7))
     right = bags_of(tabled.with_local_tables(artifact.model))

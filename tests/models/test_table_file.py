@@ -60,6 +60,16 @@ def test_rows_come_back_and_others_as_they_begin(tmp_path: Path, opened: Opener)
     assert list(tmp_path.iterdir()) == [path]
 
 
+@pytest.mark.parametrize("count", [0, 1, 4095, 4096, 9000])
+def test_the_ids_of_a_range_are_found(tmp_path: Path, opened: Opener, count: int) -> None:
+    spec = table((100_000,), dtype="float32")
+    ids = 3 + np.arange(count) * 4
+    write_table_file(tmp_path / "t", spec, chunks(ids, 999))
+    file = opened(tmp_path / "t")
+    for start, stop in [(0, 3), (0, 4), (3, 3), (3, 7), (4, 8), (0, 100_000), (16_383, 16_390), (30_000, 99_999)]:
+        np.testing.assert_array_equal(file.ids(start, stop), ids[(ids >= start) & (ids < stop)])
+
+
 @pytest.mark.parametrize("count", [1, 4095, 4096, 4097, 20_000])
 @pytest.mark.parametrize("first", [0, 3])
 def test_every_id_is_found_in_files_of_any_length(tmp_path: Path, opened: Opener, count: int, first: int) -> None:

@@ -87,7 +87,7 @@ class AsynchronousTrainer:
         self._settings = settings
         self._extent = Extent.of(settings, len(dataset))
         self._order = SampleOrder(len(dataset), settings.seed)
-        self._served = ServedTables.of(model, optimizers, settings.seed)
+        self._served = ServedTables.of(model, optimizers)
         self._dense = DenseTables(model, optimizers)
         self._initial = self._dense.rows()
         self._steps = LoneSteps(

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from sqlflow_elastic.elastic.tables.clocks import Clocks
 from sqlflow_elastic.elastic.tables.serving import OutOfStepError
 from sqlflow_elastic.elastic.tables.store import TableStore
 from sqlflow_elastic.elastic.tables.table import Ids, Positions
+from sqlflow_elastic.models.tables.initial import with_first_slots
 
 Numbers = NDArray[Any]
 
@@ -107,12 +107,7 @@ class Exchanges:
         """Give rows of each table their first numbers; those that are there stay as they are."""
         for table, own, numbers in zip(self._store.tables, ids, rows, strict=True):
             new = table.where(own) < 0
-            spec = table.spec
-            whole = np.empty((int(new.sum()), spec.width * (1 + spec.slots)), spec.dtype)
-            whole[:, : spec.width] = numbers[new]
-            for slot, value in enumerate(spec.optimizer.initial_slots):
-                whole[:, spec.width * (slot + 1) : spec.width * (slot + 2)] = value
-            table.put(own[new], whole)
+            table.put(own[new], with_first_slots(table.spec, numbers[new]))
 
     def _released(self) -> list[Given]:
         given = []

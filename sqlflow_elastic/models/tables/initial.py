@@ -60,6 +60,16 @@ def first_rows(spec: TableSpec, ids: NDArray[np.int64]) -> NDArray[Any]:
     return rows
 
 
+def with_first_slots(spec: TableSpec, rows: NDArray[Any]) -> NDArray[Any]:
+    """Rows [n, width] with their slots before any update: [n, width * (1 + slots)]."""
+    width = spec.width
+    whole = np.empty((len(rows), width * (1 + spec.slots)), spec.dtype)
+    whole[:, :width] = rows
+    for slot, value in enumerate(spec.optimizer.initial_slots):
+        whole[:, width * (slot + 1) : width * (slot + 2)] = value
+    return whole
+
+
 def initial_rows(part: Part, seed: int, ids: NDArray[np.int64], dtype: Any) -> NDArray[Any]:
     """What a part of rows begins with.
 

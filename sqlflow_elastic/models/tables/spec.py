@@ -120,6 +120,11 @@ class TableSpec:
         return sum(self.widths)
 
     @property
+    def streams(self) -> list[int]:
+        """Of all parts: each is of a layer of its own."""
+        return [part.stream for each in self.ranges for part in each.parts]
+
+    @property
     def slots(self) -> int:
         """Numbers beside each number of a row."""
         return len(self.optimizer.initial_slots)

@@ -178,6 +178,19 @@ class TableFile:
             rows[lacking] = first_rows(self.spec, ids[lacking])
         return rows
 
+    def ids(self, start: int, stop: int) -> Ids:
+        """Those of [start, stop) that were trained, ascending. Raises: ModelStoreError: the file cannot be read."""
+        if not self.count:
+            return self._ids
+        try:
+            before = np.array([start, stop]) - 1
+            places = self._places(before)
+            first, last = (places + (self._ids[places] <= before)).tolist()
+            self._content.need(np.array([self._ids_at + 8 * first]), 8 * (last - first))
+        except OSError as error:
+            raise self._damaged(str(error)) from error
+        return self._ids[first:last]
+
     def chunks(self, rows: int) -> Iterator[tuple[Ids, NDArray[Any]]]:
         """All trained rows in the order of their ids: ids [n] and rows [n, width], so many at a time.
 
