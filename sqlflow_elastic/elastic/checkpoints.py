@@ -81,9 +81,13 @@ class CheckpointFolder:
         self.flush()
         self._writer.shutdown()
 
-    def steps(self) -> list[int]:
-        """Of all checkpoints that there are, newest first."""
-        return [_step(path) for path in self._paths()]
+    def descriptions(self) -> list[tuple[int, Mapping[str, Any]]]:
+        """Of all checkpoints that can be read, newest first: step and description."""
+        described = []
+        for path in self._paths():
+            with contextlib.suppress(Exception), np.load(path) as file:  # a damaged file can raise anything
+                described.append((_step(path), _described(file[_DESCRIPTION])))
+        return described
 
     def latest(self, fingerprint: str, steps: Collection[int] | None = None) -> Checkpoint | None:
         """The newest readable checkpoint whose description has this fingerprint, of one of these steps if given."""
@@ -140,5 +144,9 @@ def _step(path: Path) -> int:
 def _read(path: Path) -> Checkpoint:
     with np.load(path) as file:
         arrays: dict[str, NDArray[Any]] = {name: file[name] for name in file.files}
-    description = json.loads(arrays.pop(_DESCRIPTION).tobytes())
-    return Checkpoint(_step(path), arrays, description)
+    return Checkpoint(_step(path), arrays, _described(arrays.pop(_DESCRIPTION)))
+
+
+def _described(array: NDArray[Any]) -> Mapping[str, Any]:
+    description: Mapping[str, Any] = json.loads(array.tobytes())
+    return description

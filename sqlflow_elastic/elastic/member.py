@@ -346,6 +346,9 @@ class Member:
             received = ring.broadcast(payload, commit.root, commit.receivers)
             if received is not None:
                 replica.take_state(received)
+        if commit.sources:
+            # Servers that rows have moved to cannot go back a step: first, nobody is left who would need it.
+            ring.allgather(b"")
 
     def _close_ring(self) -> None:
         with self._lock:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from sqlflow_elastic.elastic.checkpoints import Checkpoint, CheckpointFolder
 from sqlflow_elastic.elastic.comm.base import WorldBroken
@@ -43,8 +44,8 @@ class Saver:
         self._state = state
         self._emit = emit
         self._saved_at = time.monotonic()
-        #: Waits for the servers' snapshots.
-        self._captured: Checkpoint | None = None
+        #: Waits for the snapshots of these servers.
+        self._captured: tuple[Checkpoint, Tables] | None = None
 
     def resume(self) -> tuple[bool, Way | None]:
         """Take the state of the newest usable checkpoint.
@@ -64,10 +65,8 @@ class Saver:
 
     def save_if_due(self, way: Way | None, tables: Tables | None = None) -> None:
         """Begin to save if it is time; not while the one before is still being written."""
-        captured = self._captured
-        if captured is not None and tables is not None and tables.snapshot_step >= captured.step:
-            self._captured = None
-            self._write(captured)
+        if self._captured is not None and tables is not None:
+            self._write_if_tables_are_saved(tables)
         seconds, every = self._settings.checkpoint_secs, self._settings.checkpoint_steps
         busy = self._captured is not None or self._folder.busy
         by_time = seconds is not None and time.monotonic() - self._saved_at >= seconds
@@ -78,8 +77,21 @@ class Saver:
             if tables is None:
                 self._folder.save(captured)
             else:
-                self._captured = captured
+                self._captured = captured, tables
                 tables.begin_snapshot(captured.step)
+
+    def _write_if_tables_are_saved(self, tables: Tables) -> None:
+        """Go on with what was captured, or give it up: the world may have changed meanwhile, or a disk be full."""
+        assert self._captured is not None  # noqa: S101 - callers look
+        captured, asked = self._captured
+        if tables.snapshot_step >= captured.step:
+            self._captured = None
+            self._write(captured)
+        elif tables is not asked:
+            self._captured = None
+        elif tables.snapshot_failure:
+            self._captured = None
+            self._tell(tables.snapshot_failure)
 
     def save(self, way: Way | None, tables: Tables | None = None) -> None:
         """Save the state as it is; returns when it is on disk or given up with a warning."""
@@ -89,7 +101,7 @@ class Saver:
             if tables is not None:
                 tables.snapshot(captured.step)
         except WorldBroken as broken:
-            self._emit(Message(f"no checkpoint could be written: {broken.reason}", "warning"))
+            self._tell(broken.reason)
             return
         self._write(captured)
         self._folder.flush()
@@ -98,11 +110,14 @@ class Saver:
         """Begin to write, and forget tables that no checkpoint needs any more."""
         if self._tables is not None:
             self._folder.flush()
-
             best = self._state.position.best_step
-            forget(self._tables, {checkpoint.step, *self._folder.steps(), *([] if best is None else [best])})
+            needed = _needed(checkpoint.step, checkpoint.description) | ({best} if best is not None else set())
+            forget(self._tables, needed.union(*(_needed(*each) for each in self._folder.descriptions())))
         self._folder.save(checkpoint)
         self._saved_at = time.monotonic()
+
+    def _tell(self, why: str) -> None:
+        self._emit(Message(f"no checkpoint could be written: {why}; training goes on", "warning"))
 
     def flush(self) -> None:
         """Return when the last one is on disk or given up with a warning."""
@@ -111,3 +126,9 @@ class Saver:
     def close(self) -> None:
         """`flush`, and save no more."""
         self._folder.close()
+
+
+def _needed(step: int, description: Mapping[str, Any]) -> set[int]:
+    """The steps whose tables belong to a checkpoint: its own, and that of the best weights in it."""
+    best = description["position"]["best_step"]
+    return {step} if best is None else {step, best}

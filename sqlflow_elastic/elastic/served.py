@@ -302,6 +302,11 @@ class StandInTables:
         """See `Tables`."""
         return -1
 
+    @property
+    def snapshot_failure(self) -> str:
+        """See `Tables`."""
+        return ""
+
     def snapshot(self, step: int) -> None:
         """See `Tables`."""
 

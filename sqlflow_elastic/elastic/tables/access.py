@@ -59,6 +59,11 @@ class Tables(Rows, Protocol):
         """Of the newest snapshot that all servers have finished, as far as is known here; -1 for none."""
         ...
 
+    @property
+    def snapshot_failure(self) -> str:
+        """Why the one that was begun last here will not be finished, as far as is known; "" if it may be."""
+        ...
+
     def snapshot(self, step: int) -> None:
         """`begin_snapshot`; return when all servers have finished it.
 

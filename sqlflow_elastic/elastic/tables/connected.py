@@ -54,6 +54,7 @@ class Connected:
 
     Attributes:
         figures: what each server told last.
+        snapshot_failure: see `access.Tables`.
     """
 
     def __init__(self, links: Sequence[Link], names: Sequence[str], specs: Sequence[TableSpec]) -> None:
@@ -64,8 +65,9 @@ class Connected:
         self._owners = owners(names)
         self._peeks: dict[int, Lookup] = {}
         self._peek = 0
+        self._snapshot = -1
         self._saving: set[int] = set()
-        self._failure = ""
+        self.snapshot_failure = ""
 
     @property
     def sent(self) -> int:
@@ -98,8 +100,8 @@ class Connected:
         self._begin_snapshot(step, 0)
 
     def _begin_snapshot(self, step: int, tag: int) -> None:
-        self._failure = ""
-        self._saving = set(range(len(self._links)))
+        self.snapshot_failure = ""
+        self._snapshot, self._saving = step, set(range(len(self._links)))
         for link in self._links:
             link.send(message(Kind.SNAPSHOT, step, tag=tag), self._receive)
 
@@ -108,8 +110,8 @@ class Connected:
         self.begin_snapshot(step)
         # However long they write: a server that hangs is given up by the master.
         self._wait(lambda: not self._saving, endless=True)
-        if self._failure:
-            raise JobError(f"tables could not be saved: {self._failure}")
+        if self.snapshot_failure:
+            raise JobError(f"tables could not be saved: {self.snapshot_failure}")
 
     def abort(self, reason: str) -> None:
         """End it, from any thread: what blocks raises `WorldBroken` with this reason."""
@@ -161,9 +163,12 @@ class Connected:
             case Kind.PEEKED:
                 self._peeks[header.step].put(server, self._format, body)
             case Kind.SAVED:
-                self._saving.discard(server)
-                self._failure = self._failure or bytes(body).decode()
-                self.figures[server] = replace(self.figures[server], snapshot=header.step)
+                failure = bytes(body).decode()
+                if not failure:
+                    self.figures[server] = replace(self.figures[server], snapshot=header.step)
+                if header.step == self._snapshot:  # else it was begun before
+                    self._saving.discard(server)
+                    self.snapshot_failure = self.snapshot_failure or failure
             case _:
                 raise WorldBroken(f"a server said {header.kind.name}")
 

@@ -1,7 +1,8 @@
 """Which connections are in which world, at one server. No sockets, no clock.
 
 A world begins when its root enters; members of it that are there before wait for that. Worlds of a lower version are
-over once somebody of a higher one enters. A version has one world, but for a root that comes alone before it, to have
+over once somebody of a higher one enters. A world that a member has left takes no more steps: its other members are
+served until one of them waits for a step. A version has one world, but for a root that comes alone before it, to have
 the rows of the world before saved. Workers that take steps alone have no world, but a version: of the servers that they
 know of.
 """
@@ -37,11 +38,13 @@ class Gate(Generic[K]):
     Attributes:
         version: of the newest world that somebody entered; -1 before.
         members: of the world that is under way, by rank; none if none is.
+        left: whether a member of that world is gone.
         lone: workers that take steps alone, by name.
     """
 
     version: int = -1
     members: dict[int, K] = field(default_factory=dict)
+    left: bool = False
     lone: dict[str, K] = field(default_factory=dict)
     _waiting: dict[K, Place] = field(default_factory=dict)
     _size: int = 0
@@ -58,7 +61,7 @@ class Gate(Generic[K]):
             dropped.append(waiting)
         if root:
             return Entry.BEGINS, [*dropped, *self._end()]
-        if self.members and place.size == self._size and place.rank not in self.members:
+        if self.members and not self.left and place.size == self._size and place.rank not in self.members:
             self.members[place.rank] = who
             return Entry.JOINS, dropped
         if place.size in self._begun:
@@ -85,13 +88,15 @@ class Gate(Generic[K]):
         self.members = {place.rank: who} | {rank: waiting for waiting, rank in same.items()}
         return list(self.members.values())
 
-    def leaves(self, who: K) -> list[K]:
-        """A connection has ended. Returns whose end by that: a member takes its world with it."""
+    def leaves(self, who: K, awaited: bool) -> list[K]:
+        """A connection has ended. Returns whose end by that: a member that others wait for takes its world with it."""
         self._waiting.pop(who, None)
         self.lone = {name: each for name, each in self.lone.items() if each is not who}
         if who not in self.members.values():
             return []
-        return [each for each in self._end() if each is not who]
+        self.members = {rank: each for rank, each in self.members.items() if each is not who}
+        self.left = True
+        return self._end() if awaited else []
 
     def _turn_to(self, version: int) -> list[K]:
         """Nobody of an earlier version stays."""
@@ -105,5 +110,5 @@ class Gate(Generic[K]):
         return dropped
 
     def _end(self) -> list[K]:
-        members, self.members = self.members, {}
+        members, self.members, self.left = self.members, {}, False
         return list(members.values())

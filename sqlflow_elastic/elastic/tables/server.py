@@ -64,7 +64,7 @@ class TableServer:
         self._gate = Gate[Connection]()
         self._talk: WorldTalk | LoneTalk | None = None
         self._told = time.monotonic()
-        self._waits_for_snapshot: Connection | None = None
+        self._waits_for_snapshot: tuple[Connection, int] | None = None
         self._copies = False
         self._closed = False
         self._waking = threading.Lock()
@@ -161,14 +161,14 @@ class TableServer:
             self._drop(connection)
 
     def _drop(self, connection: Connection) -> None:
-        """A member that is gone takes its world with it: all others see it at once."""
+        """If somebody waits for the step of a member that is gone, all of its world see it at once."""
         if connection.fileno() < 0:
             return
         self._selector.unregister(connection)
         connection.close()
         self._strangers.pop(connection, None)
         names = [name for name, each in self._gate.lone.items() if each is connection]
-        self._end(self._gate.leaves(connection))
+        self._end(self._gate.leaves(connection, isinstance(self._talk, WorldTalk) and self._talk.waits))
         if isinstance(self._talk, LoneTalk):
             for name in names:
                 self._answer(self._talk.rests(name))
@@ -178,7 +178,7 @@ class TableServer:
             self._drop(connection)
 
     def _handle(self, connection: Connection, said: Message) -> None:
-        """Raises: ValueError: it makes no sense."""
+        """Raises: ValueError: it makes no sense; OSError: there is no answer any more."""
         header, body = said.header, said.body
         hello = connection.hello
         assert hello is not None  # noqa: S101 - there is no message before
@@ -198,6 +198,8 @@ class TableServer:
                 self._send(connection, message(Kind.PEEKED, header.step, rows))
             case Kind.SNAPSHOT:
                 self._begin_snapshot(connection, header.step, yields=header.tag == YIELDS)
+            case _ if self._gate.left:
+                raise ConnectionAbortedError("its world takes no more steps")
             case _:
                 talk: Talk = self._talk
                 self._answer(talk.handle(who, header, body))
@@ -261,7 +263,7 @@ class TableServer:
             self._talk = None
             newest = max(complete_steps(self._folder), default=None)
             if not self._stands(connection, said, lambda specs: self.store.stand_alone(specs, said["servers"], newest)):
-                self._gate.leaves(connection)
+                self._gate.leaves(connection, awaited=False)
                 return
             staleness = int(said["staleness"]) if said["servers"][0] == self.store.name else None
             self._talk = LoneTalk(Exchanges(self.store, staleness), self._format, self._figures)
@@ -287,11 +289,11 @@ class TableServer:
 
     def _begin_snapshot(self, connection: Connection, step: int, *, yields: bool) -> None:
         if yields and self._snapshots.busy:
-            self._send(connection, message(Kind.SAVED, self._snapshots.step, [b"another snapshot is under way"]))
+            self._send(connection, message(Kind.SAVED, step, [b"another snapshot is under way"]))
             return
         if step != self.store.step and isinstance(self._talk, WorldTalk):
             raise ValueError(f"a snapshot of step {step} is wanted after step {self.store.step}")
-        self._waits_for_snapshot = connection
+        self._waits_for_snapshot = connection, step
         if self._snapshots.step == step:
             self._saved("")
         else:
@@ -305,9 +307,10 @@ class TableServer:
         self._copies = time.monotonic() - began > _COPY_SECONDS
 
     def _saved(self, failure: str) -> None:
-        connection, self._waits_for_snapshot = self._waits_for_snapshot, None
-        if connection is not None and connection.fileno() >= 0:
-            self._send(connection, message(Kind.SAVED, self._snapshots.step, [failure.encode()]))
+        waiting, self._waits_for_snapshot = self._waits_for_snapshot, None
+        if waiting is not None and waiting[0].fileno() >= 0:
+            connection, step = waiting
+            self._send(connection, message(Kind.SAVED, step, [failure.encode()]))
 
 
 def _specs(said: dict[str, Any]) -> list[TableSpec]:

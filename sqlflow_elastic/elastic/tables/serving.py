@@ -81,6 +81,11 @@ class Steps:
         ]
         self._begun = store.step
 
+    @property
+    def waits(self) -> bool:
+        """Whether some members have pushed the next step, and others have not."""
+        return bool(self._pushed)
+
     def want(self, rank: int, step: int, ids: Sequence[Ids]) -> list[Rows]:
         """A member wants rows for a step, which is the next one or the one after it.
 

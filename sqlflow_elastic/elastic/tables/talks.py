@@ -43,6 +43,11 @@ class WorldTalk:
     def __init__(self, steps: Steps, format: Format, size: int, figures: Figures) -> None:
         self._steps, self._format, self._size, self._figures = steps, format, size, figures
 
+    @property
+    def waits(self) -> bool:
+        """Whether a member has said all of the next step, and waits for others."""
+        return self._steps.waits
+
     def handle(self, who: int, header: Header, body: memoryview) -> Answers:
         """See `Talk`."""
         match header.kind:

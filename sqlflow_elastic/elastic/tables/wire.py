@@ -70,7 +70,7 @@ class Kind(IntEnum):
     LATE_ROWS = 37
     #: As asked with `PEEK`.
     PEEKED = 38
-    #: A snapshot is finished; with a text: it failed.
+    #: The snapshot that was wanted after so many steps is finished; with a text: it failed.
     SAVED = 39
     #: To somebody who enters: that world is over.
     OVER = 40

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,12 +27,14 @@ def test_members_wait_for_their_root_and_join_afterwards() -> None:
     assert gate.members == {0: "a", 1: "b", 2: "c"}
 
 
-def test_a_member_takes_its_world_with_it_and_who_comes_later_is_too_late() -> None:
+@pytest.mark.parametrize("awaited", [False, True])
+def test_who_comes_to_a_world_that_a_member_has_left_is_too_late(awaited: bool) -> None:
     gate = Gate[str]()
     begin(gate, "a", place(1, 0, 3))
     gate.enters("b", place(1, 1, 3), False)
-    assert gate.leaves("b") == ["a"]
-    assert gate.members == {}
+    assert gate.leaves("b", awaited) == (["a"] if awaited else [])
+    assert gate.members == ({} if awaited else {0: "a"})
+    assert gate.left is not awaited
     assert gate.enters("c", place(1, 2, 3), False) == (Entry.OVER, [])
 
 
@@ -49,33 +52,34 @@ def test_a_root_that_comes_alone_first_neither_takes_nor_ends_those_who_wait() -
     gate = Gate[str]()
     gate.enters("b", place(2, 1, 2), False)
     assert begin(gate, "a alone", place(2, 0, 1)) == ["a alone"]
-    assert gate.leaves("a alone") == []
+    assert gate.leaves("a alone", True) == []
     assert begin(gate, "a", place(2, 0, 2)) == ["a", "b"]
 
 
 def test_who_waits_may_go() -> None:
     gate = Gate[str]()
     gate.enters("b", place(1, 1, 2), False)
-    assert gate.leaves("b") == []
+    assert gate.leaves("b", True) == []
     assert begin(gate, "a", place(1, 0, 2)) == ["a"]
 
 
 Doings = st.lists(
-    st.tuples(st.integers(0, 3), st.integers(0, 2), st.integers(1, 3), st.booleans(), st.booleans()), max_size=30
+    st.tuples(st.integers(0, 3), st.integers(0, 2), st.integers(1, 3), st.booleans(), st.booleans(), st.booleans()),
+    max_size=30,
 )
 
 
 @given(Doings)
 def test_a_world_is_of_one_version_and_size_whoever_comes_and_goes(
-    doings: list[tuple[int, int, int, bool, bool]],
+    doings: list[tuple[int, int, int, bool, bool, bool]],
 ) -> None:
     gate = Gate[int]()
     places: dict[int, Place] = {}
-    for who, (version, rank, size, root, leaves) in enumerate(doings):
+    for who, (version, rank, size, root, leaves, awaited) in enumerate(doings):
         gone: list[int] = []
         if leaves and places:
             leaving = sorted(places)[rank % len(places)]
-            gone = [leaving, *gate.leaves(leaving)]
+            gone = [leaving, *gate.leaves(leaving, awaited)]
         else:
             at = place(version, rank % size, size)
             entry, gone = gate.enters(who, at, root)

@@ -19,6 +19,7 @@ from sqlflow_elastic.elastic.comm.handshake import CHALLENGE_BYTES, HELLO_BYTES
 from sqlflow_elastic.elastic.tables import server as server_module
 from sqlflow_elastic.elastic.tables.client import Session
 from sqlflow_elastic.elastic.tables.link import Link
+from sqlflow_elastic.elastic.tables.manifests import complete_steps
 from sqlflow_elastic.elastic.tables.wire import Header, Kind, message
 from sqlflow_elastic.errors import JobError
 from tests.elastic.tables.servers import SECONDS, TOKEN, Servers, running
@@ -122,6 +123,33 @@ def test_a_member_that_makes_no_sense_ends_its_world_and_not_the_server(
                 step(other)
         with servers.enter(SPECS, version=2) as session:
             step(session)
+
+
+def test_members_may_save_after_one_has_left_but_take_no_more_steps(tmp_path: Path) -> None:
+    with running(tmp_path, "ps-0") as servers, servers.enter(SPECS, size=2) as stays:
+        with servers.enter(SPECS, rank=1, size=2) as leaves:
+            for member in (stays, leaves):
+                member.want(IDS)
+                member.push([np.ones_like(rows) for rows in member.rows()], [(0.1, 0)])
+            stays.applied()
+            leaves.applied()
+        for _ in range(2):  # after the first answer the server has seen the other one go
+            stays.peek(IDS)
+        stays.snapshot(1)
+        stays.want(IDS)
+        with pytest.raises(WorldBroken):
+            stays.rows()
+    assert complete_steps(tmp_path) == {1}
+
+
+def test_who_waits_for_one_that_leaves_sees_it_at_once(tmp_path: Path) -> None:
+    with running(tmp_path, "ps-0") as servers, servers.enter(SPECS, size=2) as stays:
+        with servers.enter(SPECS, rank=1, size=2):
+            stays.want(IDS)
+            stays.push([np.ones_like(rows) for rows in stays.rows()], [(0.1, 0)])
+            stays.peek(IDS)
+        with pytest.raises(WorldBroken, match="closed"):
+            stays.applied()
 
 
 @pytest.mark.parametrize(
