@@ -118,6 +118,8 @@ CONSTANTS = [
     Case(4, 100_000, 128, 1024, even=True, units=()),
     Case(4, 100_000, 64, 1024, "Adam", even=True, units=()),
     Case(2, 1_000, 64, 4096, "Adagrad", units=()),
+    Case(4, 100_000, 128, 4096, "Adagrad", units=()),
+    Case(2, 100_000, 64, 4096, "Adam", units=()),
     Case(8, 100_000, 16, 1024, even=True, units=(), workers=1),
 ]
 

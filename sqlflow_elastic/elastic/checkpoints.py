@@ -13,7 +13,7 @@ import os
 import re
 import tempfile
 import zipfile
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,18 +89,30 @@ class CheckpointFolder:
                 described.append((_step(path), _described(file[_DESCRIPTION])))
         return described
 
-    def latest(self, fingerprint: str, steps: Collection[int] | None = None) -> Checkpoint | None:
-        """The newest readable checkpoint whose description has this fingerprint, of one of these steps if given."""
+    @property
+    def newest_step(self) -> int:
+        """Of the newest checkpoint; -1 for none."""
+        return max(map(_step, self._paths()), default=-1)
+
+    def latest(
+        self, fingerprint: str, usable: Callable[[int, Mapping[str, Any]], bool] = lambda step, description: True
+    ) -> Checkpoint | None:
+        """The newest readable checkpoint whose description has this fingerprint.
+
+        Args:
+            fingerprint: see `TrainingState`.
+            usable: whether one of this step and description can be taken.
+        """
         for path in self._paths():
-            if steps is not None and _step(path) not in steps:
-                continue
             try:
                 checkpoint = _read(path)
             except Exception as error:  # noqa: BLE001 - a damaged file can raise anything; the one before is tried
                 self._emit(Message(f"checkpoint {path.name} is damaged ({error}); the one before is used", "warning"))
                 continue
             if checkpoint.description["fingerprint"] == fingerprint:
-                return checkpoint
+                if usable(checkpoint.step, checkpoint.description):
+                    return checkpoint
+                continue
             self._emit(Message(f"checkpoint {path.name} is of another training and is not used", "warning"))
         return None
 

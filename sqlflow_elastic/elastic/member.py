@@ -39,7 +39,7 @@ from sqlflow_elastic.elastic.membership.messages import (
 from sqlflow_elastic.elastic.membership.spec import Scaling
 from sqlflow_elastic.elastic.membership.staff import FIRST_WORKER
 from sqlflow_elastic.elastic.membership.worker import WorkerMachine
-from sqlflow_elastic.elastic.replica import Replica, Speeds
+from sqlflow_elastic.elastic.replica import Plans, Replica, Speeds
 from sqlflow_elastic.elastic.strategy import Plan, most_servers
 from sqlflow_elastic.elastic.tables.client import Session, enter
 from sqlflow_elastic.elastic.tables.link import Link
@@ -109,6 +109,8 @@ class Member:
         self._servers: tuple[Server, ...] = ()
         self._boundary_of = 0
         self._replica: Replica | None = None
+        self._plans: Plans | None = None
+        self._warming: threading.Thread | None = None
         self.most = int(os.environ.get(MOST_VARIABLE, "1"))
         #: Whether worlds of several may come that the replica is not warm for.
         self._company = self.most > 1
@@ -149,35 +151,37 @@ class Member:
                 yield order.index
             self._inbox.put(protocol.DidTask(name, order.index))
 
-    def train(self, replica: Replica, wire: WireDtype | None = None) -> None:
+    def train(self, replica: Replica, wire: WireDtype | None = None, plans: Plans | None = None) -> None:
         """Train to the end, in whatever worlds there are.
 
         Args:
             replica: what is trained.
             wire: what gradients travel in.
+            plans: who makes it anew where tables move; None for a training whose tables stay where they are.
 
         Raises: what `Replica.run` raises, but `WorldBroken`.
         """
-        self._replica = replica
+        self._replica, self._plans = replica, plans
+        del replica  # there may be another one later, and no room for both
         keep_to(self._cores)
         # The first one has nobody to keep waiting: it begins, and warms up for company aside.
         if self._company and self.name != FIRST_WORKER:
-            self._warm_up(replica)
+            self._warm_up(self._trained)
         self._inbox.put(protocol.WarmedUp())
         shares: tuple[float, ...] = ()
         try:
             while True:
-                match self._next_order(checkpoint=replica.checkpoint):
+                match self._next_order(trains=True):
                     case protocol.Connect(prepare):
                         shares = prepare.shares
-                        self._connect(prepare, wire, replica)
+                        if plans is not None and plans.differs(prepare.plan):
+                            self._move(prepare, plans)
+                        self._connect(prepare, wire, self._trained)
                     case protocol.Take(commit):
-                        if self._take(commit, shares, replica):
+                        if self._take(commit, shares, self._trained):
                             return
         finally:
-            self._close_ring()
-            self._close_tables()
-            replica.close()
+            self._close()
 
     def chosen(self, plan: Plan) -> None:
         """The strategy of the training is chosen; before `train`."""
@@ -207,10 +211,36 @@ class Member:
         self._stream.close()
         self._endpoint.close()
 
-    def _next_order(
-        self, checkpoint: Callable[[], None] | None = None, idles: Callable[[], None] = lambda: None
-    ) -> Order:
-        """Wait for an order; ``idles`` is called if that takes time.
+    @property
+    def _trained(self) -> Replica:
+        """What is trained."""
+        assert self._replica is not None  # noqa: S101 - it is called in training
+        return self._replica
+
+    def _move(self, prepare: Prepare, plans: Plans) -> None:
+        """Make the replica of another plan. Its state will come from a checkpoint."""
+        with self.spans.span("work", "move tables"):
+            if prepare.planned and prepare.rank == 0 and self._trained.step != NO_STATE:
+                self._trained.checkpoint()
+            if self._warming is not None:
+                self._warming.join()  # it builds graphs, as what follows does
+                self._warming = None
+            self._close()
+            self._replica = None
+            self._replica = plans.take(prepare.plan, leads=prepare.rank == 0)
+            self._company = self.most > 1
+        if prepare.size > 1:
+            self._warm_up(self._trained)
+
+    def _close(self) -> None:
+        """End what the replica that is trained uses."""
+        self._close_ring()
+        self._close_tables()
+        if self._replica is not None:
+            self._replica.close()
+
+    def _next_order(self, *, trains: bool = False, idles: Callable[[], None] = lambda: None) -> Order:
+        """Wait for an order; ``idles`` is called if that takes time. Who ``trains`` has a state to write at its end.
 
         No deadline: the machine sees to it that one comes. Raises: Exit.
         """
@@ -220,8 +250,8 @@ class Member:
             idles()
             order = self._orders.get()
         if isinstance(order, protocol.Exit):
-            if order.checkpoint and checkpoint is not None:
-                checkpoint()
+            if order.checkpoint and trains:
+                self._trained.checkpoint()
             raise Exit
         return order
 
@@ -271,7 +301,8 @@ class Member:
             self._inbox.put(protocol.StateTaken(version, replica.step))
             if self._company:
                 self._company = False
-                threading.Thread(target=self._warm_up, args=(replica,), name="warming", daemon=True).start()
+                self._warming = threading.Thread(target=self._warm_up, args=(replica,), name="warming", daemon=True)
+                self._warming.start()
             self.spans.progress(replica.step)
             finished = self._run(ring, shares, stop, replica)
         except WorldBroken as broken:
@@ -414,8 +445,19 @@ class Member:
         )
         if version:
             self.spans.progress(step, speeds.samples_per_second)
+            self._reconsider()
         if spans := self.spans.drain():
             self._stream.say_spans(json.dumps(spans))
+
+    def _reconsider(self) -> None:
+        """Rank 0 looks whether another plan is better for the world that takes steps."""
+        ring, replica, plans = self._ring, self._replica, self._plans
+        if ring is None or ring.place.rank != 0 or replica is None or plans is None:
+            return
+        needs = plans.better(ring.place.size, replica)
+        if needs is not None:
+            for command in self._commands(protocol.Reconsidered(needs)):
+                self._execute(command)
 
     def _execute(self, command: protocol.WorkerCommand) -> None:
         match command:

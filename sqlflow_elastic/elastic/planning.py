@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
@@ -14,6 +15,7 @@ from sqlflow_elastic.elastic import bandwidth
 from sqlflow_elastic.elastic.dataset import Array, ArrayDataset
 from sqlflow_elastic.elastic.folder import write_json
 from sqlflow_elastic.elastic.optimizers import Optimizers
+from sqlflow_elastic.elastic.replica import Replica
 from sqlflow_elastic.elastic.row_optimizers import row_optimizer
 from sqlflow_elastic.elastic.running import Run
 from sqlflow_elastic.elastic.served import IDS
@@ -22,8 +24,8 @@ from sqlflow_elastic.elastic.strategy import (
     MachineFacts,
     ModelFacts,
     Plan,
+    Question,
     TableFacts,
-    choose,
     worker_memory,
 )
 from sqlflow_elastic.models.features.embedding import EmbeddingBag
@@ -77,7 +79,9 @@ class Planned:
             keras.utils.set_random_seed(settings.seed)
             return build_model(FeatureInputs(encoder, seed, served))
 
+        self._run = run
         self._build = build
+        self._make_optimizers = optimizers
         self.plan: Plan | None = None
         if run.member is None:
             self.model = build(lambda name, rows, size: False)
@@ -90,18 +94,25 @@ class Planned:
                 workers = run.member.most
                 memory = worker_memory(settings.worker_memory, workers)
                 machine = MachineFacts(memory, bandwidth.measured(), run.member.most_servers)
-                plan = choose(facts, machine, settings.strategy, workers, settings.batch_size, settings.servers)
-                write_json(run.folder.strategy, plan.to_json())
-                if plan.servers:
-                    what = "all weights are" if plan.strategy == "ps" else "tables are"
-                    run.emit(events.Message(f"{what} on {_servers(plan.servers)}: {plan.reason}"))
-        self.plan = Plan.from_json(json.loads(run.folder.strategy.read_text(encoding="utf-8")))
+                question = Question(facts, machine, settings.strategy, settings.batch_size, settings.servers)
+                self._write(question, question.answer(workers))
+        said = json.loads(run.folder.strategy.read_text(encoding="utf-8"))
+        self._question, self.plan = Question.from_json(said["question"]), Plan.from_json(said["plan"])
         chosen = set(self.plan.served)
         if {layer.name for layer in _bags(model) if layer.served} != chosen:
             del model
             model = build(lambda name, rows, size: name in chosen)
         self.model, self.optimizers = model, optimizers(model)
         run.member.chosen(self.plan)
+
+    def _write(self, question: Question, plan: Plan) -> None:
+        """Write down what is chosen, for workers that come later, and tell it."""
+        write_json(self._run.folder.strategy, {"question": question.to_json(), "plan": plan.to_json()})
+        if plan.servers:
+            what = "all weights are" if plan.strategy == "ps" else "tables are"
+            self._run.emit(events.Message(f"{what} on {_servers(plan.servers)}: {plan.reason}"))
+        elif self.plan is not None and self.plan.servers:
+            self._run.emit(events.Message(f"tables are with the workers now: {plan.reason}"))
 
     @property
     def asynchronous(self) -> bool:
@@ -111,6 +122,39 @@ class Planned:
     def build_whole(self) -> keras.Model:
         """The model anew, with all tables in it."""
         return self._build(lambda name, rows, size: False)
+
+    def differs(self, plan: str) -> bool:
+        """Whether the model is built otherwise by a plan, as `Plan.text`."""
+        return self.plan is not None and Plan.from_json(json.loads(plan)).placement != self.plan.placement
+
+    def take(self, plan: str, *, leads: bool) -> None:
+        """Build the model by a plan. The one before should be used nowhere any more: it is gone meanwhile.
+
+        Args:
+            plan: see `differs`.
+            leads: whether this process speaks for all that do the same.
+        """
+        taken = Plan.from_json(json.loads(plan))
+        if leads:
+            self._write(self._question, taken)
+        self.plan, served = taken, set(taken.served)
+        del self.model, self.optimizers
+        gc.collect()  # traced functions and what they are of refer to one another
+        self.model = self._build(lambda name, rows, size: name in served)
+        self.optimizers = self._make_optimizers(self.model)
+        assert self._run.member is not None  # noqa: S101 - there is a plan
+        self._run.member.chosen(taken)
+
+    def better(self, workers: int, replica: Replica) -> Plan | None:
+        """Another plan, if one of another strategy is better for a world of this size, and it is worth moving tables.
+
+        Args:
+            workers: of the world, which takes steps.
+            replica: its state and speed.
+        """
+        plan = None if self.plan is None else self._question.again(self.plan, workers, replica.speeds)
+        # A checkpoint is what the next world begins from: if none could be written lately, much would be lost.
+        return plan if plan is not None and replica.saved_lately else None
 
 
 def _is_large(name: str, rows: int, size: int) -> bool:

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from sqlflow_elastic.elastic.membership.messages import Needs
 from sqlflow_elastic.elastic.tables.access import Tables
 from sqlflow_elastic.models.tables.spec import TableSpec
 
@@ -79,7 +80,7 @@ class Speeds:
 
 
 class Replica(Protocol):
-    """One member's copy of a training, driven by one thread; `step`, `finished` and `speeds` may be read by any."""
+    """One member's copy of a training, driven by one thread; properties may be read by any."""
 
     @property
     def table_specs(self) -> Sequence[TableSpec]:
@@ -94,6 +95,11 @@ class Replica(Protocol):
     @property
     def step(self) -> int:
         """Steps applied to the state; `membership.messages.NO_STATE` before `begin` or `take_state`."""
+        ...
+
+    @property
+    def saved_lately(self) -> bool:
+        """Whether a checkpoint of a step since the last `run` began is on disk."""
         ...
 
     @property
@@ -161,4 +167,25 @@ class Replica(Protocol):
 
     def close(self) -> None:
         """End what runs aside. Waits for a checkpoint that is being written."""
+        ...
+
+
+class Plans(Protocol):
+    """The plans that a training may have in its life: by another one its replica is built otherwise."""
+
+    def differs(self, plan: str) -> bool:
+        """Whether the replica is built otherwise by a plan, which is `membership.messages.Prepare`'s."""
+        ...
+
+    def take(self, plan: str, *, leads: bool) -> Replica:
+        """Build the replica of such a plan; the one before is closed.
+
+        Args:
+            plan: see `differs`.
+            leads: whether this member does for all what one has to do.
+        """
+        ...
+
+    def better(self, workers: int, replica: Replica) -> Needs | None:
+        """What a plan needs that is better for a world of so many workers, if tables should move. For any thread."""
         ...

@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlflow_elastic.elastic.checkpoints import Checkpoint, CheckpointFolder
 from sqlflow_elastic.elastic.comm.base import WorldBroken
+from sqlflow_elastic.elastic.moving_tables import PlacedTables
 from sqlflow_elastic.elastic.settings import TrainSettings
 from sqlflow_elastic.elastic.tables.access import Tables
 from sqlflow_elastic.elastic.tables.manifests import complete_steps, forget
@@ -24,7 +25,8 @@ class Saver:
 
     Args:
         folder: where checkpoints are.
-        tables: where snapshots of tables are; None for a training without any on servers.
+        snapshots: where servers' are; None for a training that has no servers in all its life.
+        tables: where those are that could be on servers.
         settings: when they are due.
         state: what to save.
         emit: takes warnings.
@@ -33,12 +35,14 @@ class Saver:
     def __init__(
         self,
         folder: Path,
-        tables: Path | None,
+        snapshots: Path | None,
+        tables: PlacedTables,
         settings: TrainSettings,
         state: TrainingState,
         emit: Callable[[Event], None],
     ) -> None:
         self._folder = CheckpointFolder(folder, emit)
+        self._snapshots = snapshots
         self._tables = tables
         self._settings = settings
         self._state = state
@@ -52,11 +56,23 @@ class Saver:
 
         Returns:
             Whether there is one, and how its steps were run; None if that was not decided yet.
+
+        Raises:
+            JobError, OSError: see `PlacedTables.converted`.
         """
         self._captured = None
-        steps = None if self._tables is None else complete_steps(self._tables)
-        checkpoint = self._folder.latest(self._state.fingerprint, steps)
-        return (False, None) if checkpoint is None else (True, self._state.restore(checkpoint))
+        complete = set() if self._snapshots is None else complete_steps(self._snapshots)
+        checkpoint = self._folder.latest(
+            self._state.fingerprint, lambda step, description: not description["tables"] or step in complete
+        )
+        if checkpoint is None:
+            return False, None
+        return True, self._state.restore(self._tables.converted(checkpoint))
+
+    @property
+    def newest_step(self) -> int:
+        """Of the newest checkpoint on disk; -1 for none."""
+        return self._folder.newest_step
 
     def steps_until_due(self, step: int) -> int:
         """After how many more steps one is due by their number; many if never."""
@@ -94,7 +110,11 @@ class Saver:
             self._tell(tables.snapshot_failure)
 
     def save(self, way: Way | None, tables: Tables | None = None) -> None:
-        """Save the state as it is; returns when it is on disk or given up with a warning."""
+        """Save the state as it is; returns when it is on disk or given up with a warning.
+
+        Raises:
+            JobError: servers cannot write their tables.
+        """
         self._captured = None
         captured = self._state.capture(way)
         try:
@@ -108,11 +128,11 @@ class Saver:
 
     def _write(self, checkpoint: Checkpoint) -> None:
         """Begin to write, and forget tables that no checkpoint needs any more."""
-        if self._tables is not None:
+        if self._snapshots is not None and self._tables.specs:
             self._folder.flush()
             best = self._state.position.best_step
             needed = _needed(checkpoint.step, checkpoint.description) | ({best} if best is not None else set())
-            forget(self._tables, needed.union(*(_needed(*each) for each in self._folder.descriptions())))
+            forget(self._snapshots, needed.union(*(_needed(*each) for each in self._folder.descriptions())))
         self._folder.save(checkpoint)
         self._saved_at = time.monotonic()
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from sqlflow_elastic.elastic.membership.messages import Needs
+from sqlflow_elastic.elastic.replica import Speeds
 from sqlflow_elastic.errors import JobError
 
 _MIB = 1 << 20
@@ -30,6 +31,8 @@ _HEADROOM = 1.5
 _DENSE_COPIES = 3.0
 #: Beside a row's numbers a server keeps its id, marks, and what it was before the last step.
 _ROW_OVERHEAD = 24
+#: A world that has taken steps for so long will stand; tables move if so much is left to train.
+_STANDS_SECONDS, _REPAYS_SECONDS = 30.0, 120.0
 #: A choice against what costs no servers has to gain this part of a step.
 _BETTER = 0.9
 
@@ -41,8 +44,8 @@ class Costs:
     Attributes:
         local_table: a table that every worker holds: its operations in the graph, and its part of what is exchanged.
         local_place: an id of a batch, all workers' together, in such a table: its row found, its gradient added up …
-        local_number: … and each number of that row: of its weights, or of a slot.
-        local_miss: a different row of a batch that is fetched from memory, as tables are larger than the cache.
+        local_number: … and each number of that row, of its weights or of a slot, as far as tables are beyond the cache.
+        local_miss: a different row of a batch that is beyond the cache.
         round: a step's messages to servers and back.
         served_row: a row of a worker's lookup at a server: found, read, its gradient added up …
         served_number: … and each number of it: of its weights, or of a slot.
@@ -57,20 +60,19 @@ class Costs:
     served_number: float
 
 
-#: Fitted to measured steps of 13 models like those of `python -m benchmarks.choice --constants`: two workers and a
-#: server on two cores that at times had other work, too. A first measurement, to within some 30 % of most steps.
-#: Eight tables of 64 MB made a worker's step twice as long as eight of 6 MB, which `local_miss` stands for.
+#: Fitted by `python -m benchmarks.choice --constants` to steps of 14 models with two workers and a server, on two quiet
+#: cores; most of them are within 10 % of it.
 COSTS = Costs(
-    local_table=57e-6,
-    local_place=47e-9,
-    local_number=2.4e-9,
-    local_miss=330e-9,
-    round=0.84e-3,
-    served_row=84e-9,
+    local_table=32e-6,
+    local_place=42e-9,
+    local_number=2.6e-9,
+    local_miss=76e-9,
+    round=0.40e-3,
+    served_row=121e-9,
     served_number=1.4e-9,
 )
-#: Bytes of tables and slots above which rows are fetched from memory; the fit is about as good for 32 and 128 MB.
-_CACHE_BYTES = 64e6
+#: Bytes of tables and slots that stay in a worker's cache; of 1, 4, 16, 32 and 64 MB what fits those steps best.
+_CACHE_BYTES = 4e6
 
 
 @dataclass(frozen=True)
@@ -196,8 +198,19 @@ class Plan:
     @property
     def needs(self) -> Needs:
         """What a master has to know of it."""
-        text = json.dumps(self.to_json())
-        return Needs(self.servers, self.server_memory, text, synchronous=self.strategy != "ps")
+        return Needs(
+            self.servers, self.server_memory, self.text, synchronous=self.strategy != "ps", placement=self.placement
+        )
+
+    @property
+    def placement(self) -> str:
+        """The strategy, and which tables are on servers: what a network is built by."""
+        return json.dumps([self.strategy, *self.served])
+
+    @property
+    def text(self) -> str:
+        """As JSON."""
+        return json.dumps(self.to_json())
 
     def to_json(self) -> dict[str, Any]:
         """As JSON's types."""
@@ -208,6 +221,54 @@ class Plan:
         """The inverse of `to_json`. Raises: KeyError, TypeError: it is none."""
         options = tuple(Option(**{**each, "served": tuple(each["served"])}) for each in data["options"])
         return cls(**{**data, "served": tuple(data["served"]), "options": options})
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a choice depends on, beside the size of the world.
+
+    Attributes:
+        model, machine, strategy, batch_size, servers: see `choose`.
+    """
+
+    model: ModelFacts
+    machine: MachineFacts
+    strategy: str
+    batch_size: int
+    servers: int | None
+
+    def answer(self, workers: int) -> Plan:
+        """The choice for a world of so many workers. Raises: see `choose`."""
+        return choose(self.model, self.machine, self.strategy, workers, self.batch_size, self.servers)
+
+    def again(self, plan: Plan, workers: int, speeds: Speeds) -> Plan | None:
+        """Another plan, if one of another strategy is better for a world that takes steps, and will be for a while.
+
+        Args:
+            plan: in force.
+            workers: of the world.
+            speeds: of its training.
+        """
+        stands = speeds.settled and speeds.measured >= _STANDS_SECONDS
+        if self.strategy != "auto" or not stands or speeds.eta < _REPAYS_SECONDS:
+            return None
+        better = self.answer(workers)
+        return None if better.strategy == plan.strategy else better
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON's types."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """The inverse of `to_json`. Raises: KeyError, TypeError, ValueError: it is none."""
+        tables = [
+            TableFacts(**{**each, "unique": {int(size): count for size, count in each["unique"].items()}})
+            for each in data["model"]["tables"]
+        ]
+        model = ModelFacts(**{**data["model"], "tables": tables})
+        machine = MachineFacts(**{**data["machine"], "costs": Costs(**data["machine"]["costs"])})
+        return cls(**{**data, "model": model, "machine": machine})
 
 
 def worker_memory(asked: int | None, workers: int) -> float:
@@ -300,7 +361,7 @@ def _local_step(
     costs, places = machine.costs, batch_size * table.places
     missing = max(0.0, 1 - _CACHE_BYTES / sum(each.rows * each.row_bytes for each in model.tables))
     size = (workers - 1) / workers * min(places * (8 + 4 * table.width), 2 * table.rows * 4 * (table.width + 1))
-    row = costs.local_place + table.width * (1 + table.slots) * costs.local_number
+    row = costs.local_place + table.width * (1 + table.slots) * missing * costs.local_number
     misses = table.unique_in(batch_size) * missing * costs.local_miss
     return 2 * size, size / machine.bandwidth + costs.local_table + places * row + misses
 

@@ -23,6 +23,7 @@ from sqlflow_elastic.elastic.joint import JointSteps
 from sqlflow_elastic.elastic.membership.messages import NO_STATE
 from sqlflow_elastic.elastic.meter import Meter
 from sqlflow_elastic.elastic.metrics import Task
+from sqlflow_elastic.elastic.moving_tables import PlacedTables
 from sqlflow_elastic.elastic.optimizers import Optimizers, Updates, check_gradients
 from sqlflow_elastic.elastic.position import Extent
 from sqlflow_elastic.elastic.replica import Exchange, Speeds
@@ -86,7 +87,7 @@ class Trainer:
         metrics: names of what to measure on validation rows.
         validation: rows to measure after each epoch.
         checkpoints: folder of the checkpoints, from whose newest one `begin` goes on; None for no checkpoints.
-        tables: where servers write snapshots of the model's tables, if it has served ones.
+        tables: where servers write snapshots of the model's tables, if it has served ones, or had or may have some.
         goes_on: whether a snapshot after no step is there, which these tables begin with.
         emit: takes events, in the thread of `run`; of a world's members, rank 0 alone emits.
         task: what the model's outputs are, for the metrics; None to see it from labels and outputs.
@@ -129,11 +130,11 @@ class Trainer:
             steps = settings.validation_steps
             rows = len(validation) if steps is None else steps * settings.batch_size
             self._validation = Validation(model, validation, rows, sample_losses, metrics, task, self._served)
-        self._state = TrainingState(settings, self._extent, model, self._updates.variables)
+        placed = PlacedTables(model, optimizers, self._updates.variables, self.table_specs, tables)
+        self._state = TrainingState(settings, self._extent, model, self._updates.variables, placed)
         self._saver = None
         if checkpoints is not None:
-            served = None if self._served is None else tables
-            self._saver = Saver(checkpoints, served, settings, self._state, self._voice.say)
+            self._saver = Saver(checkpoints, tables, placed, settings, self._state, self._voice.say)
         self._order = SampleOrder(len(dataset), settings.seed)
         self._tracing = threading.Lock()
         self._joint = JointSteps(
@@ -147,7 +148,7 @@ class Trainer:
         self._meter = Meter()
         self._reporter = Reporter(self._voice.say, settings, self._extent, 0)
         self._has_state = False
-        self._applied = 0
+        self._applied = self._run_from = 0
         self._first_step = 0
         self._begun = time.monotonic()
 
@@ -171,6 +172,11 @@ class Trainer:
     def step(self) -> int:
         """Steps applied to the state; `NO_STATE` before `begin` or `take_state`."""
         return self._applied if self._has_state else NO_STATE
+
+    @property
+    def saved_lately(self) -> bool:
+        """Whether a checkpoint of a step since the last `run` began is on disk."""
+        return self._saver is not None and self._saver.newest_step > self._run_from
 
     @property
     def finished(self) -> bool:
@@ -290,6 +296,13 @@ class Trainer:
 
     def checkpoint(self) -> None:
         """Write a checkpoint of the state as it is; returns when it is on disk or given up with a warning."""
+        try:
+            self._save()
+        except JobError as error:
+            self._voice.say(Message(f"no checkpoint could be written: {error}", "warning"))
+
+    def _save(self) -> None:
+        """Raises: JobError: servers cannot write their tables."""
         if self._saver is not None:
             self._saver.save(self._decided_way, self._tables)
 
@@ -314,7 +327,7 @@ class Trainer:
         self._has_state, self._begun = True, time.monotonic()
 
     def _run(self, world: Exchange | None, shares: tuple[float, ...], stop: Callable[[], bool]) -> bool:
-        self._meter = Meter()
+        self._meter, self._run_from = Meter(), self.step
         self._voice.take_rank(0 if world is None else world.place.rank)
         if self._served is None and (world is None or world.place.size == 1):
             ended = self._train_alone(stop)
@@ -352,7 +365,7 @@ class Trainer:
     def _save_tables(self, world: Exchange) -> None:
         """Save everything; all members wait for it: a loss of servers leads back here, and the result comes from it."""
         if self._voice.leads:
-            self.checkpoint()
+            self._save()
         world.allgather(b"")
 
     def _ways(self) -> Choice:

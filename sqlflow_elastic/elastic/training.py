@@ -21,8 +21,10 @@ from sqlflow_elastic.elastic.dataset import ArrayDataset
 from sqlflow_elastic.elastic.encoded import encode_snapshot
 from sqlflow_elastic.elastic.first_tables import write_first_tables
 from sqlflow_elastic.elastic.folder import write_json
+from sqlflow_elastic.elastic.membership.messages import Needs
 from sqlflow_elastic.elastic.optimizers import Optimizers
 from sqlflow_elastic.elastic.planning import Planned
+from sqlflow_elastic.elastic.replica import Replica
 from sqlflow_elastic.elastic.running import RowSource, Run, running, values_of
 from sqlflow_elastic.elastic.served import served_layers
 from sqlflow_elastic.elastic.settings import TrainSettings
@@ -30,7 +32,7 @@ from sqlflow_elastic.elastic.snapshot import Snapshot
 from sqlflow_elastic.elastic.table_saving import is_small, save_tables, whole_model
 from sqlflow_elastic.elastic.trainer import Trainer, TrainResult
 from sqlflow_elastic.errors import JobError
-from sqlflow_elastic.models.artifact import save_artifact
+from sqlflow_elastic.models.artifact import Artifact, save_artifact
 from sqlflow_elastic.models.features.columns import ClassLabel, Column, Field, Label, NumberLabel
 from sqlflow_elastic.models.features.encoder import Encoder
 from sqlflow_elastic.models.features.inputs import FeatureInputs
@@ -95,43 +97,24 @@ def train(
         # What another worker has prepared is only opened.
         prepared = prepared or prepare()
         planned = Planned(run, prepared.encoder, prepared.dataset, settings, build_model, optimizers, trained)
-        model = planned.model
-        _check_outputs(model, label, prepared.statistics)
-        if continued:
-            take_weights(model, continued)
-        weighted = _weighted(prepared.dataset, prepared.statistics, class_weight)
-        trainer: Trainer | AsynchronousTrainer
-        if planned.asynchronous:
-            trainer = AsynchronousTrainer(
-                run,
-                model,
-                gradients,
-                planned.optimizers,
-                weighted,
-                settings,
-                sample_losses=sample_losses,
-                metrics=metrics,
-                validation=prepared.held_out,
-            )
-        else:
-            trainer = Trainer(
-                model,
-                gradients,
-                planned.optimizers,
-                weighted,
-                settings,
-                sample_losses=sample_losses,
-                metrics=metrics,
-                validation=prepared.held_out,
-                checkpoints=run.folder.checkpoints,
-                tables=run.folder.tables,
-                goes_on=using,
-                emit=run.emit,
-            )
-        if trained is not None and trainer.table_specs:
+        _check_outputs(planned.model, label, prepared.statistics)
+        training = _Training(
+            run,
+            planned,
+            continued,
+            trained,
+            gradients=gradients,
+            dataset=_weighted(prepared.dataset, prepared.statistics, class_weight),
+            settings=settings,
+            sample_losses=sample_losses,
+            metrics=metrics,
+            validation=prepared.held_out,
+        )
+        if training.begins_with_tables:
             for _ in run.tasks("loading", 1):
-                write_first_tables(run.folder.tables, trainer.table_specs, trained)
-        result = run.train(trainer) if isinstance(trainer, Trainer) else trainer.train()
+                training.write_first_tables()
+        result = training.train()
+        trainer, model = training.trainer, planned.model
         for _ in run.tasks("saving", 1):
             run.emit(events.Progress("saving", 0))
             summary = _summary(result, model, len(prepared.dataset), time.monotonic() - begun)
@@ -167,6 +150,94 @@ class _Prepared:
     encoder: Encoder
     dataset: ArrayDataset
     held_out: ArrayDataset | None
+
+
+class _Training:
+    """The trainer of a program, and who makes it anew where a plan has the tables elsewhere (a `replica.Plans`).
+
+    Args:
+        run: of this process.
+        planned: the model, as its plan has it.
+        continued, trained: the model that training goes on from, and its tables; None for none.
+        options: of the trainer.
+
+    Attributes:
+        trainer: of the planned model.
+    """
+
+    trainer: Trainer | AsynchronousTrainer
+
+    def __init__(
+        self,
+        run: Run,
+        planned: Planned,
+        continued: Artifact | None,
+        trained: TrainedTables | None,
+        **options: Any,
+    ) -> None:
+        self._run = run
+        self._planned = planned
+        self._continued = continued
+        self._tables = trained
+        self._options = options
+        self._make()
+
+    def _make(self) -> None:
+        planned, run, options = self._planned, self._run, dict(self._options)
+        if self._continued is not None:
+            take_weights(planned.model, self._continued)
+        args = (planned.model, options.pop("gradients"), planned.optimizers, options.pop("dataset"))
+        settings = options.pop("settings")
+        if planned.asynchronous:
+            self.trainer = AsynchronousTrainer(run, *args, settings, **options)
+            return
+        self.trainer = Trainer(
+            *args,
+            settings,
+            **options,
+            checkpoints=run.folder.checkpoints,
+            tables=run.folder.tables,
+            goes_on=self._continued is not None,
+            emit=run.emit,
+        )
+
+    @property
+    def begins_with_tables(self) -> bool:
+        """Whether servers begin with tables of the model that training goes on from."""
+        return self._tables is not None and bool(self.trainer.table_specs)
+
+    def write_first_tables(self) -> None:
+        """Write them, if they are not there. Raises: see `first_tables.write_first_tables`."""
+        assert self._tables is not None  # noqa: S101 - there are some
+        write_first_tables(self._run.folder.tables, self.trainer.table_specs, self._tables)
+
+    def train(self) -> TrainResult:
+        """Train to the end, together with the job's other workers if there are any."""
+        if isinstance(self.trainer, AsynchronousTrainer):
+            return self.trainer.train()
+        if self._run.member is None:
+            return self._run.train(self.trainer)
+        self._run.member.train(self.trainer, self.trainer.wire, self)
+        return self.trainer.result()
+
+    def differs(self, plan: str) -> bool:
+        """See `replica.Plans`."""
+        return self._planned.differs(plan)
+
+    def take(self, plan: str, *, leads: bool) -> Trainer:
+        """See `replica.Plans`."""
+        del self.trainer
+        self._planned.take(plan, leads=leads)
+        self._make()
+        if leads and self.begins_with_tables:
+            self.write_first_tables()
+        assert isinstance(self.trainer, Trainer)  # noqa: S101 - no plan is changed into an asynchronous one
+        return self.trainer
+
+    def better(self, workers: int, replica: Replica) -> Needs | None:
+        """See `replica.Plans`."""
+        plan = self._planned.better(workers, replica)
+        return None if plan is None else plan.needs
 
 
 def _summary(result: TrainResult, model: keras.Model, rows: int, seconds: float) -> dict[str, Any]:

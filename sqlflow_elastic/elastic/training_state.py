@@ -12,6 +12,7 @@ import keras
 import numpy as np
 
 from sqlflow_elastic.elastic.checkpoints import Checkpoint
+from sqlflow_elastic.elastic.moving_tables import BEST, MODEL, OPTIMIZER, PlacedTables
 from sqlflow_elastic.elastic.position import Extent, Position
 from sqlflow_elastic.elastic.settings import TrainSettings
 from sqlflow_elastic.elastic.ways import Way
@@ -29,7 +30,6 @@ _FREE = (
     "servers",
     "worker_memory",
 )
-_BEST = "best"
 
 
 class TrainingState:
@@ -40,12 +40,14 @@ class TrainingState:
         extent: how long training is.
         model: built; random seeds and moving statistics are among its variables.
         optimizer_variables: the optimizers' state.
+        tables: where those are that could be elsewhere.
 
     Attributes:
         position: how far training is.
         best: the best weights so far, one tensor or array a model variable; None without early stopping.
         keeps_best: whether there are best weights to keep.
-        fingerprint: a digest of all that two processes must have in common for one to go on from the other's state.
+        fingerprint: a digest of all that two processes must have in common for one to go on from the other's state,
+            but for the places of tables: with these elsewhere, it is converted.
     """
 
     def __init__(
@@ -54,13 +56,15 @@ class TrainingState:
         extent: Extent,
         model: keras.Model,
         optimizer_variables: Sequence[keras.Variable],
+        tables: PlacedTables,
     ) -> None:
         self.position = Position()
         self.best: list[Any] | None = None
         self.keeps_best = settings.patience is not None
         self._model = list(model.variables)
-        self._groups = {"model": self._model, "optimizer": list(optimizer_variables)}
-        self.fingerprint = _fingerprint(settings, extent, self._groups)
+        self._groups = {MODEL: self._model, OPTIMIZER: list(optimizer_variables)}
+        self._tables = tables
+        self.fingerprint = _fingerprint(settings, extent, self._groups, tables)
 
     def keep_best(self) -> None:
         """The weights as they are now are the best ones."""
@@ -82,12 +86,13 @@ class TrainingState:
             for group, variables in self._groups.items()
             for i, value in enumerate(_copies(variables))
         }
-        arrays |= {f"{_BEST}/{i}": value for i, value in enumerate(self.best or [])}
+        arrays |= {f"{BEST}/{i}": value for i, value in enumerate(self.best or [])}
         description = {
             "fingerprint": self.fingerprint,
             "position": dataclasses.asdict(self.position),
             "best": self.best is not None,
             "way": None if way is None else str(way),
+            "tables": self._tables.description,
         }
         return Checkpoint(self.position.step, arrays, description)
 
@@ -95,7 +100,7 @@ class TrainingState:
         """Take on what `capture` gave, here or in another process: whole, or not at all. Returns the way it tells.
 
         Raises:
-            JobError: it is of another training.
+            JobError: it is of another training, or its tables are elsewhere.
         """
         arrays, description = checkpoint.arrays, checkpoint.description
         if description.get("fingerprint") != self.fingerprint:
@@ -103,7 +108,7 @@ class TrainingState:
         groups = dict(self._groups)
         try:
             if description["best"]:
-                groups[_BEST] = self._model
+                groups[BEST] = self._model
             values = {group: _checked(arrays, group, variables) for group, variables in groups.items()}
             position = Position(**description["position"])
             way = None if description["way"] is None else Way.parse(description["way"])
@@ -111,7 +116,7 @@ class TrainingState:
             raise JobError(f"a state is of another training than this one: {error}") from error
         for group, variables in self._groups.items():
             _set(variables, values[group])
-        self.position, self.best = position, values.get(_BEST)
+        self.position, self.best = position, values.get(BEST)
         return way
 
 
@@ -134,13 +139,15 @@ def _checked(arrays: Mapping[str, Any], group: str, variables: Sequence[keras.Va
     return values
 
 
-def _fingerprint(settings: TrainSettings, extent: Extent, groups: dict[str, list[keras.Variable]]) -> str:
+def _fingerprint(
+    settings: TrainSettings, extent: Extent, groups: dict[str, list[keras.Variable]], tables: PlacedTables
+) -> str:
     facts = {
         "settings": {name: value for name, value in dataclasses.asdict(settings).items() if name not in _FREE},
         "rows": extent.rows,
         "variables": {
             # Not their names: Keras numbers layers through the life of a process.
-            group: [[list(variable.shape), str(variable.dtype)] for variable in variables]
+            group: [[tables.shape(group, i, variable), str(variable.dtype)] for i, variable in enumerate(variables)]
             for group, variables in groups.items()
         },
     }

@@ -7,6 +7,7 @@ Both leave the weights of the whole network, tables included, in a file.
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,20 @@ def made(served: bool, **options: Any) -> tuple[Any, Trainer]:
 
 def save(path: Path, model: Any) -> None:
     np.savez(path, *(np.asarray(variable.value) for variable in model.variables))
+
+
+def weights(path: Path) -> list[Any]:
+    """What `save` has written."""
+    with np.load(path) as file:
+        return [file[name] for name in sorted(file.files, key=lambda name: int(name[4:]))]
+
+
+def weights_alone(folder: Path) -> list[Any]:
+    """The weights of a process that holds its tables, and trains alone; it leaves a file in the folder."""
+    path = folder / WEIGHTS
+    command = [sys.executable, "-m", "tests.chaos.served_program", str(path)]
+    subprocess.run(command, cwd=Path(__file__).parents[2], check=True, timeout=120, capture_output=True)
+    return weights(path)
 
 
 def main(servers: int) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import functools
 import random
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,10 +18,10 @@ from sqlflow_elastic.elastic.membership.spec import Scaling
 from sqlflow_elastic.events import Message
 from sqlflow_elastic.jobs.request import JobKind, JobRequest
 from tests.chaos import served_program
+from tests.chaos.served_program import weights, weights_alone
 from tests.chaos.traces import Traces
 from tests.chaos.trial import Trial
 
-ROOT = Path(__file__).parents[2]
 _KILLS = [Role.WORKER] * 6 + [Role.SERVER] * 4 + [Role.MASTER]
 
 
@@ -37,15 +35,7 @@ def cluster(traces: Traces) -> Iterator[LocalCluster]:
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
     """The weights of a process that holds its tables, and trains alone."""
-    path = tmp_path_factory.mktemp("alone") / served_program.WEIGHTS
-    command = [sys.executable, "-m", "tests.chaos.served_program", str(path)]
-    subprocess.run(command, cwd=ROOT, check=True, timeout=120, capture_output=True)
-    return weights(path)
-
-
-def weights(path: Path) -> list[Any]:
-    with np.load(path) as file:
-        return [file[name] for name in sorted(file.files, key=lambda name: int(name[4:]))]
+    return weights_alone(tmp_path_factory.mktemp("alone"))
 
 
 class Served(Trial):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import json
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -81,19 +82,22 @@ class TrainingTrial(Trial):
     Args:
         training: what is trained.
         workers: how many do it.
+        before: what its program does first.
 
     Attributes:
         weights: by the variables' paths in the stored network; of a job that has ended well.
+        summary: its figures.
     """
 
-    def __init__(self, cluster: Cluster, root: Path, training: Training, workers: int) -> None:
+    def __init__(self, cluster: Cluster, root: Path, training: Training, workers: int, before: str = "") -> None:
         self._training = training
         self._plan = training.plan()
         self.weights: Weights = {}
+        self.summary: dict[str, Any] = {}
         super().__init__(
             cluster,
             root,
-            _SLOW + (_WIDE if training.wide else "") + self._plan.program,
+            before + _SLOW + (_WIDE if training.wide else "") + self._plan.program,
             dataclasses.replace(self._plan.request, workers=workers, scaling=Scaling.ALL),
         )
 
@@ -101,6 +105,7 @@ class TrainingTrial(Trial):
         write_snapshot(self._training.source, self._plan.select, str(self.folder.snapshot))
 
     def _collect(self) -> None:
+        self.summary = json.loads(self.folder.summary.read_text(encoding="utf-8"))
         with zipfile.ZipFile(self.folder.trained) as archive:
             network = archive.read(NETWORK_FILES[0])
         with zipfile.ZipFile(io.BytesIO(network)) as archive:

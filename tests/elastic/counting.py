@@ -65,6 +65,10 @@ class Counting:
         return self.step == self._steps
 
     @property
+    def saved_lately(self) -> bool:
+        return self._path.exists()
+
+    @property
     def speeds(self) -> Speeds:
         begun, first = self._measured
         seconds = time.monotonic() - begun

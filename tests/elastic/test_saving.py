@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from sqlflow_elastic.elastic.moving_tables import PlacedTables
 from sqlflow_elastic.elastic.position import Extent
 from sqlflow_elastic.elastic.saving import Saver
 from sqlflow_elastic.elastic.served import ServedTables
@@ -35,8 +36,9 @@ class Training:
         self.specs = served.specs
         self.events: list[Event] = []
         settings = TrainSettings(checkpoint_secs=None, checkpoint_steps=every, patience=3)
-        self.state = TrainingState(settings, Extent.of(settings, 640), model, [])
-        self.saver = Saver(folder / "checkpoints", folder, settings, self.state, self.events.append)
+        tables = PlacedTables(model, [], [], self.specs, folder)
+        self.state = TrainingState(settings, Extent.of(settings, 640), model, [], tables)
+        self.saver = Saver(folder / "checkpoints", folder, tables, settings, self.state, self.events.append)
         self._folder = folder
 
     def step(self, session: Session) -> None:

@@ -30,6 +30,7 @@ class Attempt:
         leaver: whether a member was asked to leave.
         hurried: whether a member stands still, so that the others have to.
         pause: the longest time that a member took no step, in seconds.
+        placement: where the tables are in it; as in `messages.Needs`.
     """
 
     version: int
@@ -50,6 +51,7 @@ class Attempt:
     pause: float = 0.0
     servers: tuple[Server, ...] = ()
     rewind: bool = False
+    placement: str = ""
     ranks: dict[str, int] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -83,6 +85,7 @@ class Attempt:
             "step": self.commit.step,
             "servers": [[server.name, server.address] for server in self.servers],
             "sources": [[server.name, server.address] for server in self.commit.sources],
+            "placement": self.placement,
         }
 
     @classmethod
@@ -90,4 +93,11 @@ class Attempt:
         """The inverse of `to_json`: nobody has said yet that it runs."""
         servers, sources = (tuple(Server(*one) for one in data.get(key, ())) for key in ("servers", "sources"))
         commit = Commit(data["version"], data["root"], tuple(data["receivers"]), data["step"], sources)
-        return cls(data["version"], tuple(data["members"]), tuple(data["shares"]), commit=commit, servers=servers)
+        return cls(
+            data["version"],
+            tuple(data["members"]),
+            tuple(data["shares"]),
+            commit=commit,
+            servers=servers,
+            placement=data["placement"],
+        )

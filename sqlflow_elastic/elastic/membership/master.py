@@ -319,6 +319,8 @@ class MasterMachine:
                 self._finish(EndJob(Outcome.FAILED, event=event, worker=worker.name), now)
             case messages.Told(event):
                 self._desk.commands.append(Tell(event))
+            case messages.Needs() if self._servers.known:
+                self._worlds.better(worker, message)
             case messages.Needs():
                 self._servers.needs(message)
 
@@ -369,7 +371,7 @@ class MasterMachine:
         if self._ending.begun:
             self._desk.send(worker, messages.End())
             return
-        if hello.needs is not None:
+        if hello.needs is not None and not self._servers.known:
             self._servers.needs(hello.needs)
         self._servers.greeted(worker)
         self._dealing.greeted(worker, hello)

@@ -55,19 +55,23 @@ class Wish:
 
 @dataclass(frozen=True)
 class Needs:
-    """What the strategy of a training needs; each worker says it before it is ready.
+    """What the strategy of a training needs; each worker says it before it is ready, and the first one counts.
 
     Attributes:
         servers: how many.
         memory: of each, in MiB.
-        plan: the strategy, as JSON for people who look on.
+        plan: the strategy, as JSON for people who look on, and for workers.
         synchronous: whether workers take steps together, in worlds; else each takes its own, with `Servers`.
+        placement: where the tables are, in any words; states of two placements are different.
+        world: the version that takes steps, for which this is the better plan from now on; 0 in a worker's first words.
     """
 
     servers: int
     memory: int
     plan: str
     synchronous: bool = True
+    placement: str = ""
+    world: int = 0
 
 
 # From a worker.
@@ -296,7 +300,9 @@ class Prepare:
         shares: of each rank, what part of a batch it takes; they add up to 1. Empty: equal parts.
         seconds: how long connecting may take from when this worker stands still.
         servers: of the world; none for a training without.
-        rewind: a server's rows are lost: until it takes the state of this world or a later one, a worker has none.
+        rewind: a server's rows are lost, or the tables are to be elsewhere: until it takes the state of this world or a
+            later one, a worker has none.
+        plan: the training's, as in `Needs`.
     """
 
     version: int
@@ -308,6 +314,7 @@ class Prepare:
     seconds: float = 10.0
     servers: tuple[Server, ...] = ()
     rewind: bool = False
+    plan: str = ""
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,8 @@ class Servers:
     Attributes:
         restarts: told by others of what was achieved.
         rewind: whether rows are lost, so that no worker's state counts: nobody has the rows that go with it.
+        known: whether anybody has said what the strategy needs.
+        placement: where the tables are by it.
     """
 
     def __init__(self, desk: Desk, stored: Mapping[str, Any]) -> None:
@@ -41,6 +43,8 @@ class Servers:
         self._memory = int(needs.get("memory", 0))
         self._named = int(needs.get("named", 0))
         self._synchronous = bool(needs.get("synchronous", True))
+        self.known = bool(needs)
+        self.placement = str(needs.get("placement", ""))
         listed = stored.get("listed")
         self._listed = messages.Servers(0, ())
         if listed:
@@ -85,16 +89,16 @@ class Servers:
         return self.enough and self.ready != servers
 
     def needs(self, said: Needs) -> None:
-        """What the job's strategy needs. Said by every worker; a change counts."""
+        """What the job's strategy needs from now on."""
         memory = self._desk.spec.server_memory or said.memory
-        if (said.servers, said.plan) == (self._count, self._desk.plan):
+        if self.known and said.plan == self._desk.plan:
             return
         if self._count != said.servers:
             self._memory = max(self._memory, memory)
         self._count, self._desk.plan, self._synchronous = said.servers, said.plan, said.synchronous
+        self.known, self.placement = True, said.placement
         self._desk.staffing = True
-        self._store()
-        self._desk.persist({"plan": said.plan})
+        self._store(plan=said.plan)  # together: a master that knows one of them only would mix two plans
 
     def add(self, process: ProcessChanged) -> Worker:
         """A process of the master before, or one that was just started."""
@@ -231,9 +235,15 @@ class Servers:
             self._asked[name] = self._memory
             self._desk.commands.append(StartServer(name, self._memory))
 
-    def _store(self) -> None:
-        needs = {"count": self._count, "memory": self._memory, "named": self._named, "synchronous": self._synchronous}
-        self._desk.persist({"servers": needs})
+    def _store(self, **more: str) -> None:
+        needs = {
+            "count": self._count,
+            "memory": self._memory,
+            "named": self._named,
+            "synchronous": self._synchronous,
+            "placement": self.placement,
+        }
+        self._desk.persist({"servers": needs, **more})
 
 
 def _number(server: Worker) -> int:

@@ -6,6 +6,7 @@ See `worker_protocol` for the two threads of a worker, and for which of them car
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from enum import Enum
 
 from sqlflow_elastic.elastic.membership import messages
@@ -25,6 +26,7 @@ from sqlflow_elastic.elastic.membership.worker_protocol import (
     GiveTask,
     NoMoreTasks,
     Received,
+    Reconsidered,
     RingBroke,
     Say,
     StateTaken,
@@ -57,6 +59,7 @@ __all__ = [
     "GiveTask",
     "NoMoreTasks",
     "Received",
+    "Reconsidered",
     "RingBroke",
     "Say",
     "StateTaken",
@@ -191,6 +194,9 @@ class WorkerMachine:
             case Chosen(needs):
                 self._needs = needs
                 self._say(needs)
+            case Reconsidered(needs):
+                if self.running:
+                    self._say(replace(needs, world=self.running))
             case AllDone():
                 self._completed = True
                 self._say(messages.Completed())

@@ -132,6 +132,13 @@ class Chosen:
 
 
 @dataclass(frozen=True)
+class Reconsidered:
+    """Another strategy is better for the world that takes steps; it may be said again."""
+
+    needs: Needs
+
+
+@dataclass(frozen=True)
 class AllDone:
     """The job has its result: the program has come to its end."""
 
@@ -159,6 +166,7 @@ WorkerEvent: TypeAlias = (
     | WantsTask
     | DidTask
     | Chosen
+    | Reconsidered
     | AllDone
     | UserFailed
 )
@@ -176,9 +184,9 @@ class Say:
 
 @dataclass(frozen=True)
 class Connect:
-    """An order: close the ring there is, connect to the neighbours of this version.
+    """An order: close the ring there is, build anew if the plan wants that, connect to the neighbours of this version.
 
-    Answered by `Connected` or `ConnectFailed`. Takes ``prepare.seconds`` at most.
+    Answered by `Connected` or `ConnectFailed`. To connect takes ``prepare.seconds`` at most.
     """
 
     prepare: Prepare

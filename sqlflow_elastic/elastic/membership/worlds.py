@@ -14,7 +14,16 @@ from typing import Any
 from sqlflow_elastic.elastic.membership.attempt import Attempt
 from sqlflow_elastic.elastic.membership.deadlines import Alarm
 from sqlflow_elastic.elastic.membership.desk import Desk, Worker
-from sqlflow_elastic.elastic.membership.messages import NO_STATE, Broken, Commit, Hello, Prepare, Release, Standing
+from sqlflow_elastic.elastic.membership.messages import (
+    NO_STATE,
+    Broken,
+    Commit,
+    Hello,
+    Needs,
+    Prepare,
+    Release,
+    Standing,
+)
 from sqlflow_elastic.elastic.membership.reasons import Reasons
 from sqlflow_elastic.elastic.membership.servers import Servers
 from sqlflow_elastic.elastic.membership.shares import Shares
@@ -49,6 +58,8 @@ class Worlds:
         world = stored.get("world")
         self.version = int(stored.get("version", 0))
         self.stored: frozenset[str] = frozenset(world["members"]) if world else frozenset()
+        #: Of that world; None before there was one.
+        self._placement: str | None = world["placement"] if world else None
         self.attempt: Attempt | None = None
         if world:
             self.attempt = Attempt.from_json(world)
@@ -243,7 +254,20 @@ class Worlds:
         if attempt.settled and len(attempt.members) > 1 and len(attempt.members) <= batch:
             self._reshare = self._shares.due(attempt.members, attempt.shares, batch, now)
 
+    def better(self, worker: Worker, needs: Needs) -> None:
+        """A member of the world that runs says that another plan is better for it."""
+        attempt = self.attempt
+        if attempt is None or not attempt.settled or self.finished:
+            return
+        if needs.world == attempt.version and worker.name in attempt.ranks:
+            self._servers.needs(needs)
+
     # How it is done.
+
+    @property
+    def _moves(self) -> bool:
+        """Whether tables are elsewhere in the next world, so that nobody has a state for it."""
+        return self._placement not in (None, self._servers.placement)
 
     def _begins(self, attempt: Attempt) -> bool:
         """Whether a world that was told to run can do so, as far as is known."""
@@ -283,7 +307,7 @@ class Worlds:
     def _wanted(self, attempt: Attempt) -> bool:
         """Whether another world would be better than the one that runs."""
         size, target = len(attempt.members), self._sizing.target
-        if self._servers.wants_change(attempt.servers):
+        if self._moves or self._servers.wants_change(attempt.servers):
             return True
         return attempt.leaver or self._reshare or size > target or (size < target and bool(self._joiners()))
 
@@ -303,10 +327,9 @@ class Worlds:
 
     def _change(self, now: float) -> None:
         """Begin the next attempt. Without anybody to be in it, there is none."""
-        servers, rewind = self._servers.ready, self._servers.rewind
+        servers, rewind, moves = self._servers.ready, self._servers.rewind, self._moves
         if rewind:
-            for worker in self._desk.workers.values():
-                worker.step = NO_STATE
+            self._forget_states()
         before, workers = self.attempt, self._next()
         members = tuple(worker.name for worker in workers)
         if before is not None:
@@ -316,6 +339,8 @@ class Worlds:
             self.attempt = None
             self._desk.deadlines.clear(Alarm.CHANGE)
             return
+        if moves:
+            self._forget_states()
         self.version += 1
         batch = self._desk.spec.batch_size
         self.attempt = attempt = Attempt(
@@ -326,20 +351,29 @@ class Worlds:
             old=self.stored.intersection(members),
             leaver=any(worker.leaving for worker in workers),
             servers=servers,
-            rewind=rewind,
+            rewind=rewind or moves,
+            placement=self._servers.placement,
+            hurried=moves,  # to move takes longer than to connect
         )
         if self._reshare:
             self._reasons.because("members differ in speed")
         self._reshare = False
-        if before is not None and not rewind and servers != before.servers:
+        if moves:
+            self._reasons.because("tables are better elsewhere now")
+        elif before is not None and not rewind and servers != before.servers:
             self._reasons.because(f"tables move to {', '.join(server.name for server in servers)}")
         self._desk.persist({"version": self.version})
         for worker in workers:
             self._ready.pop(worker.name, None)
             self._prepare(attempt, worker)
         # Members of the world before may have to finish a step first, however long it takes.
-        seconds = self._desk.spec.step if attempt.old else self._desk.spec.change
+        seconds = self._desk.spec.step if attempt.old or moves else self._desk.spec.change
         self._desk.deadlines.set(Alarm.CHANGE, "", now + seconds)
+
+    def _forget_states(self) -> None:
+        """No worker's state counts any more."""
+        for worker in self._desk.workers.values():
+            worker.step = NO_STATE
 
     def _let_go(self, names: list[str], all_of_them: bool, now: float) -> None:
         """Release members of the attempt before; the furthest one writes a checkpoint if nobody goes on."""
@@ -356,7 +390,7 @@ class Worlds:
         successor = self._desk.workers[attempt.members[(rank + 1) % size]]
         spec = self._desk.spec
         # Who joins stands still already, and waits for the others' step boundary.
-        waits = attempt.planned and worker.name not in attempt.old
+        waits = (attempt.planned and worker.name not in attempt.old) or self._moves
         prepare = Prepare(
             attempt.version,
             rank,
@@ -367,6 +401,7 @@ class Worlds:
             spec.step if waits else spec.change,
             attempt.servers,
             attempt.rewind,
+            self._desk.plan,
         )
         self._desk.send(worker, prepare)
 
@@ -409,7 +444,7 @@ class Worlds:
         attempt.prepared.clear()
         attempt.hurried = False
         self._desk.deadlines.clear(Alarm.CHANGE)
-        self.stored = frozenset(attempt.members)
+        self.stored, self._placement = frozenset(attempt.members), attempt.placement
         self._servers.world_runs(attempt.servers, attempt.commit)
         self._intact = True
         self._desk.persist({"world": attempt.to_json()})

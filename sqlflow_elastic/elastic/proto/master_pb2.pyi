@@ -107,16 +107,20 @@ class Hello(_message.Message):
     def __init__(self, name: _Optional[str] = ..., address: _Optional[str] = ..., standing: _Optional[str] = ..., version: _Optional[int] = ..., step: _Optional[int] = ..., leaving: _Optional[bool] = ..., held: _Optional[_Iterable[_Union[Held, _Mapping]]] = ..., wish: _Optional[_Union[Wish, _Mapping]] = ..., needs: _Optional[_Union[Needs, _Mapping]] = ...) -> None: ...
 
 class Needs(_message.Message):
-    __slots__ = ("servers", "memory", "plan", "synchronous")
+    __slots__ = ("servers", "memory", "plan", "synchronous", "placement", "world")
     SERVERS_FIELD_NUMBER: _ClassVar[int]
     MEMORY_FIELD_NUMBER: _ClassVar[int]
     PLAN_FIELD_NUMBER: _ClassVar[int]
     SYNCHRONOUS_FIELD_NUMBER: _ClassVar[int]
+    PLACEMENT_FIELD_NUMBER: _ClassVar[int]
+    WORLD_FIELD_NUMBER: _ClassVar[int]
     servers: int
     memory: int
     plan: str
     synchronous: bool
-    def __init__(self, servers: _Optional[int] = ..., memory: _Optional[int] = ..., plan: _Optional[str] = ..., synchronous: _Optional[bool] = ...) -> None: ...
+    placement: str
+    world: int
+    def __init__(self, servers: _Optional[int] = ..., memory: _Optional[int] = ..., plan: _Optional[str] = ..., synchronous: _Optional[bool] = ..., placement: _Optional[str] = ..., world: _Optional[int] = ...) -> None: ...
 
 class ServerState(_message.Message):
     __slots__ = ("memory", "rows", "step")
@@ -243,7 +247,7 @@ class Welcome(_message.Message):
     def __init__(self, heartbeat: _Optional[float] = ...) -> None: ...
 
 class Prepare(_message.Message):
-    __slots__ = ("version", "rank", "size", "next", "planned", "shares", "seconds", "servers", "rewind")
+    __slots__ = ("version", "rank", "size", "next", "planned", "shares", "seconds", "servers", "rewind", "plan")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     RANK_FIELD_NUMBER: _ClassVar[int]
     SIZE_FIELD_NUMBER: _ClassVar[int]
@@ -253,6 +257,7 @@ class Prepare(_message.Message):
     SECONDS_FIELD_NUMBER: _ClassVar[int]
     SERVERS_FIELD_NUMBER: _ClassVar[int]
     REWIND_FIELD_NUMBER: _ClassVar[int]
+    PLAN_FIELD_NUMBER: _ClassVar[int]
     version: int
     rank: int
     size: int
@@ -262,7 +267,8 @@ class Prepare(_message.Message):
     seconds: float
     servers: _containers.RepeatedCompositeFieldContainer[Server]
     rewind: bool
-    def __init__(self, version: _Optional[int] = ..., rank: _Optional[int] = ..., size: _Optional[int] = ..., next: _Optional[str] = ..., planned: _Optional[bool] = ..., shares: _Optional[_Iterable[float]] = ..., seconds: _Optional[float] = ..., servers: _Optional[_Iterable[_Union[Server, _Mapping]]] = ..., rewind: _Optional[bool] = ...) -> None: ...
+    plan: str
+    def __init__(self, version: _Optional[int] = ..., rank: _Optional[int] = ..., size: _Optional[int] = ..., next: _Optional[str] = ..., planned: _Optional[bool] = ..., shares: _Optional[_Iterable[float]] = ..., seconds: _Optional[float] = ..., servers: _Optional[_Iterable[_Union[Server, _Mapping]]] = ..., rewind: _Optional[bool] = ..., plan: _Optional[str] = ...) -> None: ...
 
 class Server(_message.Message):
     __slots__ = ("name", "address")

@@ -35,6 +35,7 @@ HARD = {
     "cut server": 3,
     "servers killed": 0.5,
     "other number of servers": 1.5,
+    "tables move": 3,
 }
 #: What costs a job nothing: no worker is killed for it, and no step is lost.
 GENTLE = {
@@ -47,6 +48,7 @@ GENTLE = {
     "terminate server": 4,
     "cut server": 3,
     "other number of servers": 3,
+    "tables move": 5,
 }
 
 
@@ -69,9 +71,15 @@ def inject(simulation: Simulation, kind: str) -> None:
     elif kind == "other number of servers":
         if not (simulation.needs.servers and simulation.needs.synchronous):
             return
-        simulation.choose(clock.random.choice((1, 2, 3)))
-        for worker in simulation.workers.values():
-            worker.chooses()
+        simulation.choose(clock.random.choice((1, 2, 3)), simulation.needs.placement)
+    elif kind == "tables move":
+        if not simulation.needs.placement:
+            return
+        if simulation.needs.placement == "servers" and clock.random.random() < 0.7:
+            simulation.choose(0, "workers")
+        else:
+            placement = "servers" if simulation.needs.placement == "workers" else "some on servers"
+            simulation.choose(clock.random.choice((1, 2, 3)), placement)
     elif "server" in kind:
         servers = [server for server in simulation.rows.servers.values() if server.alive]
         if not servers:

@@ -101,9 +101,12 @@ class Job:
             self.hello(name, Standing.WARMING)
             self.hears(name, Ready(NO_STATE))
 
-    def needs(self, name: str, servers: int, memory: int = 100, *, synchronous: bool = True) -> None:
-        """A worker says what the strategy needs."""
-        self.hears(name, Needs(servers, memory, f'{{"servers": {servers}}}', synchronous))
+    def needs(
+        self, name: str, servers: int, memory: int = 100, *, synchronous: bool = True, placement: str = ""
+    ) -> None:
+        """A worker says what the strategy needs; of the world that runs, if there is one."""
+        plan, world = f'{{"servers": {servers}}}', self.stored.get("world", {"version": 0})["version"]
+        self.hears(name, Needs(servers, memory, plan, synchronous, placement, world))
 
     def serves(self, *names: str, **more: Any) -> list[MasterCommand]:
         """Servers come; returns what the last one led to."""

@@ -55,6 +55,13 @@ class Rings:
         self.lost_steps: Callable[[], None] = lambda: None
         self._rings: dict[int, Ring] = {}
 
+    def save(self, servers: tuple[str, ...], state: State) -> bool:
+        """Write a checkpoint, if the servers that have the tables can write theirs."""
+        if not self.rows.save(servers, state):
+            return False
+        self.checkpoint = state
+        return True
+
     def of(self, prepare: Prepare) -> Ring:
         """The ring of a version."""
         servers = tuple(server.name for server in prepare.servers)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
-from sqlflow_elastic.elastic.membership.messages import Finished, FromMaster, FromWorker, Servers
+from sqlflow_elastic.elastic.membership.messages import NO_STATE, Finished, FromMaster, FromWorker, Prepare, Servers
 from sqlflow_elastic.elastic.membership.worker import (
     AbortRing,
     AllDone,
@@ -17,6 +18,7 @@ from sqlflow_elastic.elastic.membership.worker import (
     GiveTask,
     NoMoreTasks,
     Received,
+    Reconsidered,
     RingBroke,
     Say,
     StreamLost,
@@ -65,6 +67,7 @@ class SimulatedWorker(SimulatedProcess):
         self.servers: tuple[str, ...] = ()
         self.connecting: int | None = None
         self.listed = Servers(0, ())
+        self._plan = ""
         self._ring: Ring | None = None
         self._wake = float("inf")
         self._stages = list(simulation.program)
@@ -92,6 +95,8 @@ class SimulatedWorker(SimulatedProcess):
         self.handle(Terminated())
 
     def _heartbeat(self) -> list[FromWorker]:
+        if self._ring is not None and self._ring.members.get(0) is self:
+            self.handle(Reconsidered(self._simulation.needs))
         return [self._simulation.progress(self)]
 
     def hears(self, message: FromMaster) -> None:
@@ -147,6 +152,8 @@ class SimulatedWorker(SimulatedProcess):
             case Connect(prepare):
                 if self._training or self.connecting is not None:
                     raise BrokenRuleError(f"{self.name} is given an order in the middle of one")
+                if prepare.plan != self._plan:
+                    self._take_plan(prepare)
                 if self._ring is not None:
                     self._ring.breaks(self)
                 self._ring = self._simulation.rings.of(prepare)
@@ -179,6 +186,16 @@ class SimulatedWorker(SimulatedProcess):
             case _:
                 raise BrokenRuleError(f"{command} is no command")
 
+    def _take_plan(self, prepare: Prepare) -> None:
+        """If tables are elsewhere by it, the state is gone; the first one has written it down before."""
+        before, self._plan = self._plan, prepare.plan
+        if placement_of(before) == placement_of(self._plan):
+            return
+        self._clock.seen["tables moved"] += 1
+        if prepare.planned and prepare.rank == 0 and self.state.step != NO_STATE:
+            self._simulation.rings.save(self.servers, self.state)
+        self.state = State()
+
     def _abort(self) -> None:
         ring = self._ring
         if ring is not None:
@@ -195,9 +212,8 @@ class SimulatedWorker(SimulatedProcess):
         if checkpoint:
             if self._training or self.connecting is not None or self.state.step < 0:
                 raise BrokenRuleError(f"{self.name} cannot write a checkpoint now")
-            if self._simulation.rows.save(self.servers, self.state):
+            if self._simulation.rings.save(self.servers, self.state):
                 self._clock.seen["last checkpoint"] += 1
-                self._simulation.rings.checkpoint = self.state
         self._clock.soon(self.end, 0, most=0.3)
 
     # The program.
@@ -222,6 +238,7 @@ class SimulatedWorker(SimulatedProcess):
     def chooses(self) -> None:
         """The strategy is known to it, from where its program begins to train."""
         if self.trains and self.alive and not self._exiting:
+            self._plan = self._simulation.needs.plan
             self.handle(Chosen(self._simulation.needs))
 
     def _task_done(self, queue: str, index: int) -> None:
@@ -240,3 +257,8 @@ class SimulatedWorker(SimulatedProcess):
         """The user's error, if the program runs."""
         if self.alive and not self._exiting:
             self.handle(UserFailed('{"event": "Failed"}'))
+
+
+def placement_of(plan: str) -> str:
+    """Where the tables are by a plan."""
+    return str(json.loads(plan)["placement"]) if plan else ""

@@ -5,6 +5,7 @@ Everything is fixed by a seed. Whatever must never happen raises `BrokenRuleErro
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -96,7 +97,8 @@ class Simulation:
         self.gentle = random.random() < 0.4
         self.needs = Needs(0, 0, "")
         if None in self.program:
-            self.choose(random.choice((0, 0, 0, 1, 1, 2, 3)))
+            servers = random.choice((0, 0, 0, 1, 1, 2, 3))
+            self.choose(servers, "servers" if servers else "workers")
         elif (ALONE, 12) in self.program:
             servers = random.choice((1, 1, 2, 3))
             self.needs = Needs(servers, 100, f'{{"servers": {servers}}}', synchronous=False)
@@ -135,9 +137,10 @@ class Simulation:
     def processes(self) -> list[SimulatedProcess]:
         return [*self.workers.values(), *self.rows.servers.values()]
 
-    def choose(self, servers: int) -> None:
-        """The strategy needs so many servers from now on."""
-        self.needs = Needs(servers, 100, f'{{"servers": {servers}}}')
+    def choose(self, servers: int, placement: str) -> None:
+        """The strategy needs so many servers from now on, with the tables there."""
+        plan = json.dumps({"servers": servers, "placement": placement})
+        self.needs = Needs(servers, 100, plan, placement=placement)
 
     # The master.
 
@@ -292,7 +295,7 @@ class Simulation:
             if servers & self._known_dead:
                 raise BrokenRuleError(f"world {message.version} runs without {servers & self._known_dead}")
             states = [worker.state.step for member in world["members"] if (worker := self.workers[member]).alive]
-            if message.step == NO_STATE and max(states, default=NO_STATE) != NO_STATE:
+            if message.step == NO_STATE and max(states, default=NO_STATE) > self.rings.checkpoint.step:
                 if not self.rows.lost:
                     raise BrokenRuleError(f"world {message.version} begins anew, and a member has a state")
                 self.clock.seen["went back"] += 1

@@ -48,6 +48,7 @@ def test_the_first_one_that_is_warm_begins_alone() -> None:
                 "step": NO_STATE,
                 "servers": [],
                 "sources": [],
+                "placement": "",
             }
         }
     )

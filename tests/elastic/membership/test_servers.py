@@ -56,7 +56,8 @@ def test_servers_are_started_when_it_is_known_what_is_needed() -> None:
     assert job.started_servers == {}
     job.needs(A, 2, memory=300)
     assert job.started_servers == {P: 300, Q: 300}
-    assert job.stored["servers"] == {"count": 2, "memory": 300, "named": 2, "synchronous": True}
+    needs = {"count": 2, "memory": 300, "named": 2, "synchronous": True, "placement": ""}
+    assert job.stored["servers"] == needs
     assert job.stored["plan"] == '{"servers": 2}'
 
 

@@ -41,6 +41,8 @@ LEAST = {
     "cut server": 100,
     "servers killed": 3,
     "other number of servers": 120,
+    "tables move": 300,
+    "tables moved": 300,
     "master died before StartServer": 2,
     "a server was gone": 40,
     "a successor": 50,
