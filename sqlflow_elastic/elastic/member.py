@@ -220,7 +220,7 @@ class Member:
     def _move(self, prepare: Prepare, plans: Plans) -> None:
         """Make the replica of another plan. Its state will come from a checkpoint."""
         with self.spans.span("work", "move tables"):
-            if prepare.planned and prepare.rank == 0 and self._trained.step != NO_STATE:
+            if prepare.rank == 0 and self._trained.step != NO_STATE:
                 self._trained.checkpoint()
             if self._warming is not None:
                 self._warming.join()  # it builds graphs, as what follows does

@@ -334,7 +334,7 @@ class Worlds:
         members = tuple(worker.name for worker in workers)
         if before is not None:
             staying = set(members)
-            self._let_go([name for name in before.members if name not in staying], not members, now)
+            self._let_go([name for name in before.members if name not in staying], moves or not members, now)
         if not members:
             self.attempt = None
             self._desk.deadlines.clear(Alarm.CHANGE)
@@ -375,14 +375,14 @@ class Worlds:
         for worker in self._desk.workers.values():
             worker.step = NO_STATE
 
-    def _let_go(self, names: list[str], all_of_them: bool, now: float) -> None:
-        """Release members of the attempt before; the furthest one writes a checkpoint if nobody goes on."""
+    def _let_go(self, names: list[str], state_ends: bool, now: float) -> None:
+        """Release members of the attempt before; the furthest one writes a checkpoint if nobody takes on its state."""
         workers = [worker for name in names if (worker := self._desk.workers.get(name)) and worker.usable]
         furthest = max(workers, key=lambda worker: worker.step, default=None)
         for worker in workers:
             reason = "asked to leave" if worker.leaving else self._sizing.reason
             self._reasons.because(f"{worker.name} leaves ({reason})")
-            checkpoint = all_of_them and worker is furthest and not self._servers.rewind
+            checkpoint = state_ends and worker is furthest and not self._servers.rewind
             self._desk.release(worker, Release(reason, checkpoint), now)
 
     def _prepare(self, attempt: Attempt, worker: Worker) -> None:

@@ -192,7 +192,7 @@ class SimulatedWorker(SimulatedProcess):
         if placement_of(before) == placement_of(self._plan):
             return
         self._clock.seen["tables moved"] += 1
-        if prepare.planned and prepare.rank == 0 and self.state.step != NO_STATE:
+        if prepare.rank == 0 and self.state.step != NO_STATE:
             self._simulation.rings.save(self.servers, self.state)
         self.state = State()
 

@@ -134,6 +134,15 @@ def test_who_dies_meanwhile_is_missed_by_nobody() -> None:
     assert job.commits[A] == Commit(version + 1, 0, (), NO_STATE)
 
 
+def test_who_leaves_meanwhile_writes_its_state_down_as_nobody_takes_it_on() -> None:
+    job = running()
+    better(job, THERE)
+    job.hears(A, Leaving())
+    job.serves(P)
+    assert job.sent(A, Release) == Release("asked to leave", checkpoint=True)
+    assert job.prepares[B].rewind
+
+
 def test_building_anew_may_take_as_long_as_the_slowest_step() -> None:
     job = running(THERE, step=100.0, change=5.0)
     better(job, HERE)

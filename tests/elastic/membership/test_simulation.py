@@ -29,7 +29,7 @@ LEAST = {
     "master died before Send": 300,
     "master died before StartWorker": 15,
     "master died before Tell": 70,
-    "master died before EndWorker": 8,
+    "master died before EndWorker": 5,
     "master died before CountTasks": 60,
     "master died before EndJob": 10,
     "apart": 100,
