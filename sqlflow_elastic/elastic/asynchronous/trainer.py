@@ -34,10 +34,11 @@ from sqlflow_elastic.elastic.tables.access import Ids, Numbers
 from sqlflow_elastic.elastic.tables.lone_client import LoneSession
 from sqlflow_elastic.elastic.tables.manifests import forget
 from sqlflow_elastic.elastic.tables.merging import merged
+from sqlflow_elastic.elastic.tables.wire import YIELDED
 from sqlflow_elastic.elastic.trainer import TrainResult
 from sqlflow_elastic.elastic.validation import Validation
 from sqlflow_elastic.errors import JobError
-from sqlflow_elastic.events import Metrics, Progress
+from sqlflow_elastic.events import Message, Metrics, Progress
 from sqlflow_elastic.models.tables.spec import TableSpec
 
 #: An epoch has about so many tasks for each worker, of so many steps at most.
@@ -104,8 +105,8 @@ class AsynchronousTrainer:
         self._session: LoneSession | None = None
         #: After so many steps, and when, a snapshot was last begun here, or finished by whomever.
         self._saved, self._saved_at = 0, time.monotonic()
-        #: The newest finished one, and the newest one begun here.
-        self._known = self._begun = -1
+        #: The newest finished one, the newest one begun here, and the newest one begun here in vain.
+        self._known = self._begun = self._failed = -1
         self._reported = 0, 0.0
         self._position = Position()
 
@@ -238,6 +239,7 @@ class AsynchronousTrainer:
             self._saved, self._saved_at, self._known = newest, now, newest
             if newest == self._begun:
                 self._forget(newest, self._position.best_step)
+        self._tell_failure(session)
         seconds, every = self._settings.checkpoint_secs, self._settings.checkpoint_steps
         turn = _TURN_SECONDS * (self._member.number % 16)
         by_time = seconds is not None and now >= self._saved_at + seconds + turn
@@ -246,6 +248,14 @@ class AsynchronousTrainer:
             self._begun = self._saved = session.step
             self._saved_at = now
             session.offer_snapshot(session.step)
+
+    def _tell_failure(self, session: LoneSession) -> None:
+        """A snapshot that was begun here and could not be written is told once."""
+        failure = session.snapshot_failure
+        if failure and self._begun not in (self._known, self._failed):
+            self._failed = self._begun
+            if failure != YIELDED:
+                self._run.emit(Message(f"no snapshot could be written: {failure}; training goes on", "warning"))
 
     def _report(self, epoch: int, loss: float) -> None:
         """How far all workers are; the loss is what this one sees."""

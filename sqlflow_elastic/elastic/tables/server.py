@@ -25,7 +25,7 @@ from sqlflow_elastic.elastic.tables.serving import Steps
 from sqlflow_elastic.elastic.tables.snapshots import SnapshotError, Snapshots
 from sqlflow_elastic.elastic.tables.store import TableStore
 from sqlflow_elastic.elastic.tables.talks import Answers, LoneTalk, Talk, WorldTalk
-from sqlflow_elastic.elastic.tables.wire import YIELDS, Format, Kind, message
+from sqlflow_elastic.elastic.tables.wire import YIELDED, YIELDS, Format, Kind, message
 from sqlflow_elastic.models.tables.spec import TableSpec
 
 _BACKLOG = 128
@@ -289,7 +289,7 @@ class TableServer:
 
     def _begin_snapshot(self, connection: Connection, step: int, *, yields: bool) -> None:
         if yields and self._snapshots.busy:
-            self._send(connection, message(Kind.SAVED, step, [b"another snapshot is under way"]))
+            self._send(connection, message(Kind.SAVED, step, [YIELDED.encode()]))
             return
         if step != self.store.step and isinstance(self._talk, WorldTalk):
             raise ValueError(f"a snapshot of step {step} is wanted after step {self.store.step}")

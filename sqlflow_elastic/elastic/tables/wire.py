@@ -22,8 +22,8 @@ Numbers = NDArray[Any]
 
 #: What an exchange has.
 GRADIENTS, LOOKUP = 1, 2
-#: Of a snapshot: none is wanted where one is under way.
-YIELDS = 1
+#: Of a snapshot: none is wanted where one is under way; and what is answered then.
+YIELDS, YIELDED = 1, "another snapshot is under way"
 
 _HEADER = struct.Struct("<BxxxIqQ")
 HEADER_BYTES = _HEADER.size

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from sqlflow_elastic.elastic.settings import TrainSettings
-from sqlflow_elastic.elastic.tables.manifests import complete_steps
+from sqlflow_elastic.elastic.tables import snapshots
+from sqlflow_elastic.elastic.tables.manifests import complete_steps, segment_path
 from sqlflow_elastic.errors import JobError
-from sqlflow_elastic.events import Metrics
+from sqlflow_elastic.events import Message, Metrics
 from tests.elastic import models
 from tests.elastic.asynchronous.lone_crew import DiedError, LoneCrew
 from tests.elastic.crews import Crew
@@ -132,6 +133,25 @@ def test_a_server_that_is_lost_is_replaced_from_the_newest_snapshot(tmp_path: Pa
         assert servers["ps-2"].store.step >= lost[0] + 200
         (*_, last) = [event.values["loss"] for event in crew.workers[0].events if isinstance(event, Metrics)]
         assert last < 0.5
+
+
+def test_a_snapshot_that_could_not_be_written_is_told_and_training_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "full").write_text("")
+
+    def path(folder: Path, name: str) -> Path:
+        return tmp_path / "full" / name if 0 < int(name[:12]) < 60 else segment_path(folder, name)
+
+    monkeypatch.setattr(snapshots, "segment_path", path)
+    with running(tmp_path / "tables", "ps-0") as servers:
+        rows, every = models.classifier_rows(1_000), settings(epochs=2, checkpoint_steps=20)
+        crew = LoneCrew(1, servers, models.tabled, rows, every)
+        assert not isinstance(crew.train()[0], DiedError)
+    told = [event.text for event in crew.workers[0].events if isinstance(event, Message)]
+    assert 0 < len(told) < 60 // 20 + 1
+    assert all(text.startswith("no snapshot could be written: ") for text in told)
+    assert complete_steps(tmp_path / "tables")
 
 
 def test_an_epochs_end_whose_worker_dies_when_it_is_written_is_told_by_another_one(tmp_path: Path) -> None:
