@@ -137,7 +137,8 @@ class Choice:
         if self._best is not self.single:
             compiled = ", compiled by XLA" if self.way.kind is Kind.XLA else ""
             times = f"{self._gain:.1f} times as fast as one a call"
-            self._emit(Message(f"training runs up to {self.way.steps} steps a call{compiled}: {times}"))
+            steps = "1 step" if self.way.steps == 1 else f"up to {self.way.steps} steps"
+            self._emit(Message(f"training runs {steps} a call{compiled}: {times}"))
         yield from self._stay()
 
     def _try(self, way: Way) -> _Trial:

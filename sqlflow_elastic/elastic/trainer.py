@@ -217,7 +217,7 @@ class Trainer:
         self._way = self._way or way
         self._start_from_state()
         if resumed:
-            self._voice.say(Message(f"training goes on after step {self.step} of {self._extent.steps}"))
+            self._voice.say(Message(f"training goes on after step {self.step:,} of {self._extent.steps:,}"))
 
     def state(self) -> list[Bytes]:
         """All of the state as it is between two steps: variables' own memory. Not to be written."""

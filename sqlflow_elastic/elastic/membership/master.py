@@ -179,7 +179,8 @@ class MasterMachine:
             self._servers.lost(worker)
             self._worlds.server_lost(worker.name, why)
             return
-        self._dealing.lost(worker, why)
+        if not self._ending.begun:
+            self._dealing.lost(worker, why)
         self._worlds.lost(worker, why)
         if worker.given_up and not worker.leaving:
             self._count_death(worker, "their master, which lost them,", now)

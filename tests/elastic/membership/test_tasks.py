@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from sqlflow_elastic.elastic.membership.master import CountTasks, EndWorker, Persist, Phase, ProcessChanged, Send
 from sqlflow_elastic.elastic.membership.messages import (
+    NO_STATE,
+    Failed,
     Held,
+    Left,
     NoTask,
     Standing,
     Task,
@@ -122,3 +125,12 @@ def test_a_worker_that_has_done_one_of_many_tasks_may_be_silent_no_longer_than_o
     assert not job.commands or job.killed == []
     job.hears(A, TaskDone("parts", 0))
     assert [c for c in job.waits(job.spec.silence + 1) if isinstance(c, EndWorker)] == [EndWorker(A, kill=True)]
+
+
+def test_who_had_a_task_when_the_job_failed_is_no_news() -> None:
+    job = begun(1)
+    job.hears(A, TaskWanted("save", 1))
+    job.hears(A, Failed('{"event": "Failed"}'))
+    job.hears(A, Left(NO_STATE))
+    job.ends(A, 0)
+    assert job.told == []
