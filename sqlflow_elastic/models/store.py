@@ -27,6 +27,8 @@ from sqlflow_elastic.models.mark import Mark
 from sqlflow_elastic.models.storage import Storage
 
 CHUNK_BYTES = 1 << 20
+#: Chunks that are read at a time.
+_CHUNKS_READ = 16
 SCHEMA = pa.schema([("part", pa.int64()), ("metadata", pa.string()), ("chunk", pa.binary())])
 
 
@@ -228,11 +230,7 @@ def load_model(source: Database, table: tuple[str, ...], into: Path, storage: St
     digest = hashlib.sha256()
     try:
         with aside.open("wb") as file:
-            # One query a chunk: a single one would make some engines sort, hence hold, the whole artifact.
-            for part in range(1, -(-metadata.size // CHUNK_BYTES) + 1):
-                chunk = _value(source, table, "chunk", part)
-                if chunk is None:
-                    break
+            for chunk in _chunks(source, table, -(-metadata.size // CHUNK_BYTES)):
                 digest.update(chunk)
                 file.write(chunk)
         if digest.hexdigest() != metadata.digest:
@@ -290,6 +288,21 @@ def drop_model(
         return False
     load_metadata(source, table)  # raises what is wrong
     return False
+
+
+def _chunks(source: Database, table: tuple[str, ...], count: int) -> Iterator[bytes]:
+    """The chunks of an artifact that has so many, in order, but for those that are missing.
+
+    Some at a time: all at once would be held, and for each by itself some engines read all of them.
+    """
+    for first in range(1, count + 1, _CHUNKS_READ):
+        last = min(first + _CHUNKS_READ - 1, count)
+        sql = f"SELECT part, chunk FROM {source.quote(table)} WHERE part BETWEEN {first:d} AND {last:d}"  # noqa: S608
+        found: dict[int, bytes] = {}
+        with source.query(sql) as rows:
+            for batch in rows.batches:
+                found.update(zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True))
+        yield from (found[part] for part in sorted(found))
 
 
 def _value(source: Database, table: tuple[str, ...], column: str, part: int) -> Any:

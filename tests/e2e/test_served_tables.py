@@ -118,7 +118,7 @@ def test_what_was_trained_of_a_large_table_ends_in_the_model_if_it_is_little(ses
 
 @pytest.mark.usefixtures("all_large")
 def test_a_large_table_ends_in_the_storage_and_goes_with_its_model(session: Session, storage: Path) -> None:
-    # A worker of 1,100 MiB has no room for it: nobody has to ask for servers.
+    # A worker of 1,200 MiB has no room for it: nobody has to ask for servers.
     told = train(session, HUGE, "big", ", train.worker_memory = 1200")
     assert any(isinstance(event, Message) and "tables are on 1 server" in event.text for event in told)
     said = properties(session, "big")

@@ -12,6 +12,7 @@ import pytest
 
 from sqlflow_elastic.datasource import DataSource, Mark
 from sqlflow_elastic.errors import DataSourceError, ModelStoreError
+from sqlflow_elastic.models import store
 from sqlflow_elastic.models.store import (
     CHUNK_BYTES,
     ModelMetadata,
@@ -58,6 +59,19 @@ def test_a_model_comes_back_as_it_was(source: DataSource, artifact: Path, tmp_pa
     assert load_model(source, ("m",), tmp_path / "loaded") == saved
     assert (tmp_path / "loaded").read_bytes() == artifact.read_bytes()
     assert source.mark(("m",)) is Mark.MODEL
+
+
+def test_many_chunks_come_in_few_queries(
+    source: DataSource, artifact: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "CHUNK_BYTES", artifact.stat().st_size // 99)
+    save_model(source, ("m",), metadata(), artifact)
+    asked: list[str] = []
+    query = source.query
+    monkeypatch.setattr(source, "query", lambda sql, *more: asked.append(sql) or query(sql, *more))
+    load_model(source, ("m",), tmp_path / "loaded")
+    assert (tmp_path / "loaded").read_bytes() == artifact.read_bytes()
+    assert 3 < len(asked) < 10
 
 
 def test_saving_again_replaces(source: DataSource, artifact: Path, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from sqlflow_elastic.elastic.tables.segments import Ids, Numbers
 from sqlflow_elastic.elastic.tables.snapshots import manifests_of, rows_of
 from sqlflow_elastic.models.tables.spec import TableSpec
 
-_BLOCK_BYTES = 256 << 20
+_BLOCK_BYTES = 64 << 20
 #: Into so many ranges of ids rows are counted, at most.
 _RANGES = 1 << 16
 
