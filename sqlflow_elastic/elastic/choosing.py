@@ -137,8 +137,8 @@ class Choice:
         if self._best is not self.single:
             compiled = ", compiled by XLA" if self.way.kind is Kind.XLA else ""
             times = f"{self._gain:.1f} times as fast as one a call"
-            steps = "1 step" if self.way.steps == 1 else f"up to {self.way.steps} steps"
-            self._emit(Message(f"training runs {steps} a call{compiled}: {times}"))
+            many = "1 step" if self.way.steps == 1 else f"up to {self.way.steps} steps"
+            self._emit(Message(f"training runs {many} a call{compiled}: {times}"))
         yield from self._stay()
 
     def _try(self, way: Way) -> _Trial:

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -68,7 +69,12 @@ def test_many_chunks_come_in_few_queries(
     save_model(source, ("m",), metadata(), artifact)
     asked: list[str] = []
     query = source.query
-    monkeypatch.setattr(source, "query", lambda sql, *more: asked.append(sql) or query(sql, *more))
+
+    def counted(sql: str, *more: Any) -> Any:
+        asked.append(sql)
+        return query(sql, *more)
+
+    monkeypatch.setattr(source, "query", counted)
     load_model(source, ("m",), tmp_path / "loaded")
     assert (tmp_path / "loaded").read_bytes() == artifact.read_bytes()
     assert 3 < len(asked) < 10
