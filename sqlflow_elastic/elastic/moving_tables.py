@@ -156,16 +156,9 @@ class PlacedTables:
 
 def _put(spec: TableSpec, found: Mapping[int, Sequence[NDArray[Any]]], ids: Ids, whole: Numbers) -> None:
     """Put rows of a table into the arrays of its layers."""
-    bases = np.array(spec.bases)
-    range_of = np.searchsorted(bases, ids, "right") - 1
-    for place in np.unique(range_of):
-        chosen = np.flatnonzero(range_of == place)
-        own, at = ids[chosen] - bases[place], 0
-        for part in spec.ranges[place].parts:
-            for slot, values in enumerate(found[part.stream]):
-                start = slot * spec.width + at
-                values[own] = whole[chosen, start : start + part.width]
-            at += part.width
+    for part, places, own, columns in spec.parts_of(ids):
+        for slot, values in enumerate(found[part.stream]):
+            values[own] = whole[places, slot * spec.width :][:, columns]
 
 
 def _changed(

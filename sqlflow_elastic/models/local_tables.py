@@ -96,24 +96,14 @@ def fill(bags: Mapping[int, EmbeddingBag], spec: TableSpec, chunks: Chunks) -> N
         spec: of the table.
         chunks: its trained rows, ids [n] and rows [n, width].
     """
-    bases = np.array(spec.bases)
-    values = [
-        [_first(bags[part.stream], spec) if part.stream in bags else None for part in each.parts]
-        for each in spec.ranges
-    ]
+    parts = [part for each in spec.ranges for part in each.parts if part.stream in bags]
+    values = {part.stream: _first(bags[part.stream], spec) for part in parts}
     for ids, rows in chunks:
-        of = np.searchsorted(bases, ids, "right") - 1
-        for place in np.unique(of):
-            chosen = np.flatnonzero(of == place)
-            at = 0
-            for part, value in zip(spec.ranges[place].parts, values[place], strict=True):
-                if value is not None:
-                    value[ids[chosen] - bases[place]] = rows[chosen, at : at + part.width]
-                at += part.width
-    for each, of_range in zip(spec.ranges, values, strict=True):
-        for part, value in zip(each.parts, of_range, strict=True):
-            if value is not None:
-                bags[part.stream].table.assign(value)
+        for part, places, own, columns in spec.parts_of(ids):
+            if part.stream in values:
+                values[part.stream][own] = rows[places, columns]
+    for stream, value in values.items():
+        bags[stream].table.assign(value)
 
 
 def _first(bag: EmbeddingBag, spec: TableSpec) -> Any:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -44,3 +45,18 @@ def clusters(traces: Traces) -> Iterator[Callable[[int], LocalCluster]]:
 def cluster(clusters: Callable[[int], LocalCluster]) -> LocalCluster:
     """One with room for all that a job asks for."""
     return clusters(8)
+
+
+@pytest.fixture
+def training_cluster(traces: Traces) -> Iterator[LocalCluster]:
+    """Its fork server has TensorFlow imported."""
+    with LocalCluster(slots=8) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def weights_of_one(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
+    """What `served_program` comes to in a process that holds its tables, and trains alone."""
+    from tests.chaos.served_program import weights_alone  # imports TensorFlow
+
+    return weights_alone(tmp_path_factory.mktemp("alone"))

@@ -7,7 +7,6 @@ import json
 import random
 import signal
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,19 +17,11 @@ from sqlflow_elastic.elastic.membership.spec import Scaling
 from sqlflow_elastic.events import Message
 from sqlflow_elastic.jobs.request import JobKind, JobRequest
 from tests.chaos import lone_program
-from tests.chaos.traces import Traces
 from tests.chaos.trial import Trial
 
 _KILLS = [Role.WORKER] * 5 + [Role.SERVER] * 4 + [Role.MASTER] * 2
 _EPOCHS = 12
 _LEAVES = [Role.WORKER, Role.SERVER]
-
-
-@pytest.fixture
-def cluster(traces: Traces) -> Iterator[LocalCluster]:
-    """Its fork server has TensorFlow imported."""
-    with LocalCluster(slots=8) as cluster:
-        yield cluster
 
 
 class Alone(Trial):
@@ -52,12 +43,12 @@ class Alone(Trial):
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_training_goes_on_whoever_dies(cluster: LocalCluster, tmp_path: Path, seed: int) -> None:
+def test_training_goes_on_whoever_dies(training_cluster: LocalCluster, tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     attacks = [(role, signal.SIGKILL) for role in _KILLS] + [(role, signal.SIGTERM) for role in _LEAVES]
     chance.shuffle(attacks)
     pause = threading.Event()
-    with Alone(cluster, tmp_path, _EPOCHS) as trial:
+    with Alone(training_cluster, tmp_path, _EPOCHS) as trial:
         trial.until(trial.trains, "a task is done")
         for role, number in attacks:
             pause.wait(chance.uniform(0.0, 0.4))
@@ -71,8 +62,8 @@ def test_training_goes_on_whoever_dies(cluster: LocalCluster, tmp_path: Path, se
     assert trial.summary["metrics"]["accuracy"] > 0.85
 
 
-def test_a_worker_that_hangs_is_given_up(cluster: LocalCluster, tmp_path: Path) -> None:
-    with Alone(cluster, tmp_path, 3) as trial:
+def test_a_worker_that_hangs_is_given_up(training_cluster: LocalCluster, tmp_path: Path) -> None:
+    with Alone(training_cluster, tmp_path, 3) as trial:
         trial.until(trial.trains, "a task is done")
         trial.strike(trial.processes(Role.WORKER)[0], signal.SIGSTOP)
         trial.succeeds()

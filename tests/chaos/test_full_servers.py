@@ -13,7 +13,7 @@ import numpy as np
 from sqlflow_elastic.cluster import LocalCluster
 from sqlflow_elastic.events import Message
 from tests.chaos import served_program
-from tests.chaos.served_program import weights, weights_alone
+from tests.chaos.served_program import weights
 from tests.chaos.traces import Traces
 from tests.chaos.trial import Trial, request
 
@@ -34,12 +34,12 @@ class Small(Trial):
         self.weights = weights(self.folder.summary.parent / served_program.WEIGHTS)
 
 
-def test_in_the_end_it_is_large_enough(tmp_path: Path, traces: Traces) -> None:
+def test_in_the_end_it_is_large_enough(tmp_path: Path, traces: Traces, weights_of_one: list[Any]) -> None:
     with LocalCluster(slots=4) as cluster, Small(cluster, tmp_path) as trial:
         trial.succeeds()
     told = [event.text for event in trial.events if isinstance(event, Message) and "ran out of memory" in event.text]
     sizes = [[int(size) for size in re.findall(r"(\d+) MiB", text)] for text in told]
     assert sizes[0] == [LITTLE, 2 * LITTLE]
-    for trained, right in zip(trial.weights, weights_alone(tmp_path), strict=True):
+    for trained, right in zip(trial.weights, weights_of_one, strict=True):
         np.testing.assert_allclose(trained, right, rtol=1e-5, atol=1e-7)
     assert all(before[1] == after[0] and after[1] == 2 * after[0] for before, after in pairwise(sizes))

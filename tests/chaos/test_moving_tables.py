@@ -6,36 +6,20 @@ import functools
 import random
 import signal
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
 from sqlflow_elastic.cluster import LocalCluster, Role
 from sqlflow_elastic.elastic.membership.spec import Scaling
 from sqlflow_elastic.jobs.request import JobKind, JobRequest
 from tests.chaos import moving_program, served_program
-from tests.chaos.served_program import weights, weights_alone
-from tests.chaos.traces import Traces
+from tests.chaos.served_program import weights
 from tests.chaos.trial import Trial
 
 _KILLED = [Role.WORKER, Role.SERVER, Role.MASTER, Role.WORKER]
 _MOVED = "tables are better elsewhere now"
-
-
-@pytest.fixture
-def cluster(traces: Traces) -> Iterator[LocalCluster]:
-    """Its fork server has TensorFlow imported."""
-    with LocalCluster(slots=8) as cluster:
-        yield cluster
-
-
-@pytest.fixture(scope="module")
-def expected(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
-    """The weights of a process that holds its tables, and trains alone."""
-    return weights_alone(tmp_path_factory.mktemp("alone"))
 
 
 class Moving(Trial):
@@ -74,9 +58,9 @@ def check(trial: Moving, expected: list[Any]) -> None:
 
 
 def test_each_sample_counts_once_wherever_tables_are(
-    cluster: LocalCluster, tmp_path: Path, expected: list[Any]
+    training_cluster: LocalCluster, tmp_path: Path, weights_of_one: list[Any]
 ) -> None:
-    with Moving(cluster, tmp_path) as trial:
+    with Moving(training_cluster, tmp_path) as trial:
         trial.until(trial.world_of(2), "both workers train")
         trial.move(served=True)
         assert len(trial.processes(Role.SERVER)) == moving_program.SERVERS
@@ -84,12 +68,14 @@ def test_each_sample_counts_once_wherever_tables_are(
         trial.until(lambda: not trial.processes(Role.SERVER), "servers have ended")
         trial.move(served=True)
         trial.succeeds()
-    check(trial, expected)
+    check(trial, weights_of_one)
 
 
-def test_whoever_dies_while_they_move(cluster: LocalCluster, tmp_path: Path, expected: list[Any]) -> None:
+def test_whoever_dies_while_they_move(
+    training_cluster: LocalCluster, tmp_path: Path, weights_of_one: list[Any]
+) -> None:
     chance, pause, served = random.Random(3), threading.Event(), False
-    with Moving(cluster, tmp_path) as trial:
+    with Moving(training_cluster, tmp_path) as trial:
         trial.until(lambda: bool(trial.members), "a worker trains")
         for role in _KILLED:
             served = not served
@@ -102,4 +88,4 @@ def test_whoever_dies_while_they_move(cluster: LocalCluster, tmp_path: Path, exp
             trial.strike(chance.choice(trial.processes(role)), signal.SIGKILL)
             trial.until(functools.partial(trial.has_moved, moves), f"tables have moved, served: {served}")
         trial.succeeds()
-    check(trial, expected)
+    check(trial, weights_of_one)

@@ -6,7 +6,6 @@ import functools
 import random
 import signal
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,24 +17,10 @@ from sqlflow_elastic.elastic.membership.spec import Scaling
 from sqlflow_elastic.events import Message
 from sqlflow_elastic.jobs.request import JobKind, JobRequest
 from tests.chaos import served_program
-from tests.chaos.served_program import weights, weights_alone
-from tests.chaos.traces import Traces
+from tests.chaos.served_program import weights
 from tests.chaos.trial import Trial
 
 _KILLS = [Role.WORKER] * 6 + [Role.SERVER] * 4 + [Role.MASTER]
-
-
-@pytest.fixture
-def cluster(traces: Traces) -> Iterator[LocalCluster]:
-    """Its fork server has TensorFlow imported."""
-    with LocalCluster(slots=8) as cluster:
-        yield cluster
-
-
-@pytest.fixture(scope="module")
-def expected(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
-    """The weights of a process that holds its tables, and trains alone."""
-    return weights_alone(tmp_path_factory.mktemp("alone"))
 
 
 class Served(Trial):
@@ -60,12 +45,12 @@ class Served(Trial):
 
 @pytest.mark.parametrize("seed", range(2))
 def test_each_sample_counts_once_whoever_dies(
-    cluster: LocalCluster, tmp_path: Path, expected: list[Any], seed: int
+    training_cluster: LocalCluster, tmp_path: Path, weights_of_one: list[Any], seed: int
 ) -> None:
     chance = random.Random(seed)
     roles = chance.sample(_KILLS, len(_KILLS))
     pause = threading.Event()
-    with Served(cluster, tmp_path) as trial:
+    with Served(training_cluster, tmp_path) as trial:
         trial.until(lambda: bool(trial.members), "a worker trains")
         for role in roles:
             pause.wait(chance.uniform(0.0, 0.4))
@@ -76,6 +61,6 @@ def test_each_sample_counts_once_whoever_dies(
                     break
         trial.succeeds()
     assert trial.said("another server takes its place")
-    for trained, right in zip(trial.weights, expected, strict=True):
+    for trained, right in zip(trial.weights, weights_of_one, strict=True):
         # A sample too many or too few moves weights by 1e-4; Keras has some constants in float32, servers have not.
         np.testing.assert_allclose(trained, right, rtol=1e-5, atol=1e-7)

@@ -19,22 +19,16 @@ _LOW, _SPAN = initial.BELOW_TWO, 1.0 - 2.0 * initial.BELOW_TWO
 
 def draw_rows(spec: TableSpec, ids: NDArray[np.int64], out: NDArray[Any]) -> None:
     """`initial.first_rows` of ids [n] into ``out`` [n, at least width]."""
-    bases = np.array(spec.bases)
-    range_of = np.searchsorted(bases, ids, "right") - 1
-    for index in np.unique(range_of):
-        places = np.flatnonzero(range_of == index)
-        own, at = ids[places] - bases[index], 0
-        for part in spec.ranges[index].parts:
-            a, b, columns = part.initial.a, part.initial.b, out[:, at : at + part.width]
-            match part.initial.distribution:
-                case Distribution.CONSTANT:
-                    _fill(places, a, columns)
-                case Distribution.UNIFORM | Distribution.TRUNCATED as distribution:
-                    truncated = distribution is Distribution.TRUNCATED
-                    _draw(own, places, initial.key_of(part, spec.seed), truncated, a, b, columns)
-                case Distribution.NORMAL:  # has logarithms, which are not the same everywhere
-                    columns[places] = initial.initial_rows(part, spec.seed, own, spec.dtype)
-            at += part.width
+    for part, places, own, chosen in spec.parts_of(ids):
+        a, b, columns = part.initial.a, part.initial.b, out[:, chosen]
+        match part.initial.distribution:
+            case Distribution.CONSTANT:
+                _fill(places, a, columns)
+            case Distribution.UNIFORM | Distribution.TRUNCATED as distribution:
+                truncated = distribution is Distribution.TRUNCATED
+                _draw(own, places, initial.key_of(part, spec.seed), truncated, a, b, columns)
+            case Distribution.NORMAL:  # has logarithms, which are not the same everywhere
+                columns[places] = initial.initial_rows(part, spec.seed, own, spec.dtype)
 
 
 @compiled

@@ -49,14 +49,8 @@ BELOW_TWO = 0.022750131948179195
 def first_rows(spec: TableSpec, ids: NDArray[np.int64]) -> NDArray[Any]:
     """What rows of a table begin with: [n, width], for ids [n] in any order."""
     rows = np.empty((len(ids), spec.width), spec.dtype)
-    bases = np.array(spec.bases)
-    range_of = np.searchsorted(bases, ids, "right") - 1
-    for index in np.unique(range_of):
-        chosen = np.flatnonzero(range_of == index)
-        own, at = ids[chosen] - bases[index], 0
-        for part in spec.ranges[index].parts:
-            rows[chosen, at : at + part.width] = initial_rows(part, spec.seed, own, spec.dtype)
-            at += part.width
+    for part, places, own, columns in spec.parts_of(ids):
+        rows[places, columns] = initial_rows(part, spec.seed, own, spec.dtype)
     return rows
 
 

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Places: TypeAlias = NDArray[np.intp]
 
 
 class Distribution(StrEnum):
@@ -118,6 +123,25 @@ class TableSpec:
     def width(self) -> int:
         """Numbers of a row, without slots."""
         return sum(self.widths)
+
+    def parts_of(self, ids: NDArray[np.int64]) -> Iterator[tuple[Part, Places, NDArray[np.int64], slice]]:
+        """What some rows are made of, for each layer that has any of them.
+
+        Args:
+            ids: [n], in any order.
+
+        Yields:
+            The layer's part, where its ids are among these [m], the same ids from its range's first one on [m], and the
+            columns of its numbers in a row.
+        """
+        bases = np.array(self.bases)
+        range_of = np.searchsorted(bases, ids, "right") - 1
+        for index in np.unique(range_of):
+            places = np.flatnonzero(range_of == index)
+            own, at = ids[places] - bases[index], 0
+            for part in self.ranges[index].parts:
+                yield part, places, own, slice(at, at + part.width)
+                at += part.width
 
     @property
     def streams(self) -> list[int]:
