@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -53,9 +54,12 @@ def test_all_but_the_session_hears_on_while_the_session_does_not_read(folder: Jo
     assert events[-2:] == [Message("hello"), Progress("training", 2000, 2000)]
 
 
-def test_what_is_done_of_a_queue_is_a_figure_and_of_a_long_one_progress(folder: JobFolder, state: JobState) -> None:
+@pytest.mark.parametrize(("kind_of_job", "told"), [(JobKind.PREDICT, (0, 3)), (JobKind.TRAIN, ())])
+def test_what_is_done_of_a_queue_is_a_figure_and_of_a_long_one_progress(
+    folder: JobFolder, state: JobState, kind_of_job: JobKind, told: tuple[int, ...]
+) -> None:
     reading, writing = os.pipe()
-    journal = Journal(folder, REQUEST, state, writing, lambda: None)
+    journal = Journal(folder, replace(REQUEST, kind=kind_of_job), state, writing, lambda: None)
     journal.tasks("saving", 1, 1)
     journal.tasks("predicting", 0, 4)
     journal.tasks("predicting", 3, 4)
@@ -65,7 +69,7 @@ def test_what_is_done_of_a_queue_is_a_figure_and_of_a_long_one_progress(folder: 
     os.close(writing)
     with os.fdopen(reading, "rb") as session:
         events = [from_json(line.decode()) for line in (session.read() + take_unread(folder)).splitlines()]
-    assert events == [Progress("predicting", done, 4, unit="parts") for done in (0, 3)]
+    assert events == [Progress("predicting", done, 4, unit="parts") for done in told]
     for queue, kind, number in (
         ("saving", "done", 1),
         ("saving", "open", 0),

@@ -19,7 +19,7 @@ from sqlflow_elastic.errors import StoreUnavailable
 from sqlflow_elastic.jobs.exposition import Exposition, Figures
 from sqlflow_elastic.jobs.master.backlog import Backlog, Waiting
 from sqlflow_elastic.jobs.pipe import SessionPipe
-from sqlflow_elastic.jobs.request import JobRequest
+from sqlflow_elastic.jobs.request import JobKind, JobRequest
 from sqlflow_elastic.jobs.state import JobState
 
 _PROGRESS_SECONDS = 1.0
@@ -57,7 +57,6 @@ class Journal:
         self._lock = threading.Lock()
         self._exposition = Exposition(folder.path.name, request.title)
         self._progress_at = 0.0
-        self._in_steps = False
         self._ended: set[str] = set()
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
         self._thread.start()
@@ -75,8 +74,6 @@ class Journal:
         self._take(Waiting(events.from_json(line), line, time.time()))
 
     def _take(self, waiting: Waiting) -> None:
-        if isinstance(waiting.event, events.Progress) and waiting.event.unit == "steps":
-            self._in_steps = True
         self._backlog.put(waiting)
         if self._session is not None:
             self._session.put(waiting)
@@ -87,10 +84,10 @@ class Journal:
             self._session.beat()
 
     def tasks(self, queue: str, done: int, total: int) -> None:
-        """So many tasks of a queue are done; where there are many, that is the job's progress, if it takes no steps."""
+        """So many tasks of a queue are done; where there are many, that is the job's progress, unless it trains."""
         counts = {(queue, "done"): done, (queue, "open"): total - done}
         self._serve(lambda figures: replace(figures, tasks={**figures.tasks, **counts}))
-        if total > 1 and not self._in_steps:
+        if total > 1 and self._request.kind is not JobKind.TRAIN:  # which tells its steps
             self.tell(events.Progress(queue, done, total, unit="parts"))
 
     def workers(self, phases: Mapping[str, int]) -> None:
