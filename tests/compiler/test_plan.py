@@ -302,8 +302,8 @@ def test_explanation_counts_weights(source: DataSource) -> None:
     assert found["data", "epochs"] == "27, each of 19 steps in batches of 16"
     assert strategy_of(plan) == {
         "choice": "allreduce: one worker has room for all of it, and nothing has to be exchanged",
-        "allreduce": "0 B and 0.06 ms of a step beside computing; 947 MB for a worker",
-        "hybrid": "2.11 kB and 0.84 ms of a step beside computing; 944 MB for a worker",
+        "allreduce": "0 B and 0.03 ms of a step beside computing; 947 MB for a worker",
+        "hybrid": "2.11 kB and 0.41 ms of a step beside computing; 944 MB for a worker",
         "assumed": ASSUMED,
     }
 
@@ -326,10 +326,10 @@ def test_explanation_says_what_workers_do_and_exchange(source: DataSource) -> No
         "workers": "at most 3, as train.num_workers says",
         "scaling": "fastest: begins with one, and keeps as many workers as make training fastest",
         "rows": "5 or 6 of each batch of 16 for each of 3 workers",
-        "choice": "allreduce: 0.06 ms of a step of 3 workers beside computing, hybrid 0.85",
+        "choice": "allreduce: 0.03 ms of a step of 3 workers beside computing, hybrid 0.41",
         # Each sends and receives 581 B of dense gradients, and 768 B of 16 rows of 72 B.
-        "allreduce": "2.7 kB and 0.06 ms of a step beside computing; 947 MB for a worker",
-        "hybrid": "1.87 kB and 0.85 ms of a step beside computing; 944 MB for a worker",
+        "allreduce": "2.7 kB and 0.03 ms of a step beside computing; 947 MB for a worker",
+        "hybrid": "1.87 kB and 0.41 ms of a step beside computing; 944 MB for a worker",
         "assumed": ASSUMED,
         "slots": "2 for each worker",
     }

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import keras
 import numpy as np
 import pytest
 
@@ -23,14 +21,6 @@ from tests.elastic import models
 from tests.elastic.tables.servers import running
 
 ROWS, BATCH, EPOCHS = 200, 10, 3
-
-
-@pytest.fixture(autouse=True)
-def float64() -> Iterator[None]:
-    before = keras.config.floatx()
-    keras.config.set_floatx("float64")
-    yield
-    keras.config.set_floatx(before)
 
 
 class Training:
@@ -104,8 +94,7 @@ def test_tables_go_to_servers_and_come_back(tmp_path: Path, optimizer: str) -> N
     training.goes_on(served=False, until=40)
     for weights in (training.goes_on(served=True), training.goes_on(served=False)):
         for trained, expected in zip(weights, right, strict=True):
-            # Keras has some constants in float32, servers have not.
-            np.testing.assert_allclose(trained, expected, rtol=1e-6, atol=1e-8)
+            np.testing.assert_allclose(trained, expected, rtol=1e-4, atol=2e-6)
 
 
 @pytest.mark.parametrize("served", [False, True])
@@ -114,7 +103,7 @@ def test_the_best_weights_move_too(tmp_path: Path, *, served: bool) -> None:
     training = Training(tmp_path / "moved", "adam", patience=2)
     training.goes_on(served=not served, until=2 * ROWS // BATCH + 5)
     for trained, expected in zip(training.goes_on(served=served), right, strict=True):
-        np.testing.assert_allclose(trained, expected, rtol=1e-6, atol=1e-8)
+        np.testing.assert_allclose(trained, expected, rtol=1e-4, atol=2e-6)
 
 
 def test_only_rows_that_were_touched_go_to_servers(tmp_path: Path) -> None:
