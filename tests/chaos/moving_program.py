@@ -17,6 +17,7 @@ from sqlflow_elastic.elastic.strategy import Plan
 from sqlflow_elastic.elastic.table_saving import whole_model
 from sqlflow_elastic.elastic.trainer import Trainer
 from tests.chaos import served_program
+from tests.chaos.slow import slow_down
 from tests.elastic import models
 
 TEXT = "from tests.chaos.moving_program import main\n\nmain()\n"
@@ -70,6 +71,7 @@ class Moving:
 
 def main() -> None:
     """What the job's program does."""
+    slow_down(0.05)
     with running("clicks") as run:
         moving = Moving(run)
         assert run.member is not None

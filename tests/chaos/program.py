@@ -25,7 +25,7 @@ STEPS = ROWS // BATCH_SIZE * EPOCHS
 
 _SAMPLE_SECONDS = 0.006
 _CHECKPOINT_STEPS, _HURRIED_CHECKPOINT_STEPS = 3, 100
-_HURRY = "hurry"
+HURRY = "hurry"
 _MARKS = "marks"
 
 
@@ -52,7 +52,7 @@ class Patient(Counting):
         super().__init__(
             run.folder.path, rows=ROWS, batch_size=BATCH_SIZE, epochs=EPOCHS, checkpoint_steps=_CHECKPOINT_STEPS
         )
-        self._hurry = run.folder.path / _HURRY
+        self._hurry = run.folder.path / HURRY
         self._held = held
         assert run.member is not None
         self._fault = fault if run.member.name == special else None
@@ -106,7 +106,7 @@ class Marks:
 
 def hurry(folder: JobFolder) -> None:
     """Let the job take no more time than it needs."""
-    write_text(folder.path / _HURRY, "")
+    write_text(folder.path / HURRY, "")
 
 
 def hold(marks: Marks, phase: Phase) -> None:

@@ -28,26 +28,11 @@ from tests.chaos.trial import Trial
 
 Weights = Mapping[str, NDArray[Any]]
 
-#: Makes steps slow until the file ``hurry`` is in the job's folder, so that there is time for all members to come, and
-#: for attacks. The trainer itself does not know.
+#: There is time for all members to come, and for attacks.
 _SLOW = """
-import os
-import time
+from tests.chaos.slow import slow_down
 
-from sqlflow_elastic.elastic.joint import JointSteps
-from sqlflow_elastic.elastic.trainer import Trainer
-
-
-def _slow(method):
-    def slowed(self, *arguments):
-        if not os.path.exists(os.path.join(os.environ["SQLFLOW_ELASTIC_JOB"], "hurry")):
-            time.sleep(0.15)
-        return method(self, *arguments)
-    return slowed
-
-
-Trainer._step_alone = _slow(Trainer._step_alone)
-JointSteps._exchange = _slow(JointSteps._exchange)
+slow_down(0.15)
 """
 _WIDE = """
 import keras
